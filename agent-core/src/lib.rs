@@ -6,12 +6,20 @@
 use std::{future::Future, pin::Pin};
 
 mod cancel;
+mod config;
+mod event;
 mod message;
 mod model;
+mod queue;
+mod reduce;
+mod run;
+mod state;
 mod tool;
 mod transcript;
 
 pub use cancel::{CancelSignal, CancelSource};
+pub use config::{Config, ConfigChange, QueueMode, ToolExecution, WhenIdle};
+pub use event::{EndReason, Event, EventKind, QueueKind, Queued, Role, RunId, Source, Undelivered};
 pub use message::{
     AssistantMessage, Block, Input, Message, MessageId, Origin, StopReason, ToolCall,
     ToolResultMessage, Usage, UserMessage, text_of,
@@ -20,6 +28,10 @@ pub use model::{
     Model, ModelEnd, ModelError, ModelErrorKind, ModelEvent, ModelRequest, ModelSink, SinkClosed,
     ThinkingLevel, ToolSpec, collect,
 };
+pub use queue::{MAX_QUEUED_BYTES, MAX_QUEUED_MESSAGES, PendingQueue, QueueFull};
+pub use reduce::reduce;
+pub use run::{ActiveRun, Boundary, RunSlot, Taken};
+pub use state::{Activity, AgentState, LastRun, Partial, PartialBlock, Snapshot};
 pub use tool::{Tool, ToolConcurrency, ToolContext, ToolError, ToolOutput, ToolUpdates};
 pub use transcript::{GrowingText, Transcript};
 
