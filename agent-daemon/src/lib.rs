@@ -1,3 +1,8 @@
 //! The daemon: agents over JSON-RPC on stdio and sockets, with the real models and tools.
+//!
+//! To read the code, begin with [`protocol`].
 
 pub mod codec;
+pub mod error;
+pub mod params;
+pub mod protocol;
