@@ -5,21 +5,41 @@
 
 use std::{future::Future, pin::Pin};
 
+mod agent;
+mod agent_loop;
+mod answer;
 mod cancel;
 mod config;
+mod contain;
+mod error;
 mod event;
+mod hook_call;
+mod hooks;
 mod message;
 mod model;
+mod publish;
 mod queue;
 mod reduce;
+mod retry;
 mod run;
+mod scripted;
+mod settings;
 mod state;
+mod stream;
 mod tool;
+mod tool_batch;
+mod tool_set;
 mod transcript;
 
+pub use agent::{
+    Abort, Accepted, Agent, AgentOptions, Disposition, Idle, Intent, Limits, NoRun, OnBusy,
+    RunHandle, RunResult,
+};
 pub use cancel::{CancelSignal, CancelSource};
 pub use config::{Config, ConfigChange, QueueMode, ToolExecution, WhenIdle};
+pub use error::{Busy, ContinueError, SubmitError, WaitError, WrongRun};
 pub use event::{EndReason, Event, EventKind, QueueKind, Queued, Role, RunId, Source, Undelivered};
+pub use hooks::{FinishedTurn, HookError, Hooks, NextTurn, ToolDecision, ToolOutcome};
 pub use message::{
     AssistantMessage, Block, Input, Message, MessageId, Origin, StopReason, ToolCall,
     ToolResultMessage, Usage, UserMessage, text_of,
@@ -28,9 +48,13 @@ pub use model::{
     Model, ModelEnd, ModelError, ModelErrorKind, ModelEvent, ModelRequest, ModelSink, SinkClosed,
     ThinkingLevel, ToolSpec, collect,
 };
+pub use publish::{ListenerError, Subscription};
 pub use queue::{MAX_QUEUED_BYTES, MAX_QUEUED_MESSAGES, PendingQueue, QueueFull};
 pub use reduce::reduce;
+pub use retry::{RetryDecision, RetryPolicy};
 pub use run::{ActiveRun, Boundary, RunSlot, Taken};
+pub use scripted::{Gate, ScriptedModel, Step};
+pub use settings::SettingsChange;
 pub use state::{Activity, AgentState, LastRun, Partial, PartialBlock, Snapshot};
 pub use tool::{Tool, ToolConcurrency, ToolContext, ToolError, ToolOutput, ToolUpdates};
 pub use transcript::{GrowingText, Transcript};

@@ -1,1 +1,3 @@
-fn main() {}
+//! What the whole promises, one module for each section of the contract.
+
+mod smoke;

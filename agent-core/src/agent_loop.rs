@@ -1,0 +1,393 @@
+//! The turns of one run.
+//!
+//! Owns: the order of what a run does, from `run_start` to `run_end`, and its own context.
+//! Never: touches state but by publishing, or reads a queue outside a boundary (contract, 8.2).
+
+use std::sync::Arc;
+
+use tokio::sync::oneshot;
+
+use crate::{
+    AssistantMessage, Boundary, CancelSource, EndReason, EventKind, FinishedTurn, Message,
+    QueueKind, RunId, RunResult, Source, StopReason, Taken, ToolResultMessage, Transcript, Usage,
+    agent::{Core, now, to_message},
+    contain::catch_panic,
+    hook_call::{HookCall, Interrupted},
+    publish::Publisher,
+    settings::Settings,
+    stream, tool_batch,
+};
+
+/// Everything that a run works with.
+pub(crate) struct RunTask {
+    pub(crate) publisher: Arc<Publisher>,
+    pub(crate) id: RunId,
+    pub(crate) cancel: CancelSource,
+    /// What the next model request will see. The run's own copy: what others do cannot change it.
+    pub(crate) context: Transcript,
+    pub(crate) settings: Settings,
+    pub(crate) turn: u32,
+    new_messages: Vec<Arc<Message>>,
+    usage: Usage,
+    /// The number of the newest event that this run published.
+    published: u64,
+    /// What has begun and not ended; a panic of the loop must not leave it so. (5.8)
+    unfinished: Unfinished,
+}
+
+#[derive(Default)]
+struct Unfinished {
+    turn: bool,
+    message: bool,
+}
+
+/// Why the turns are over.
+pub(crate) struct Ending {
+    reason: EndReason,
+    error_message: Option<String>,
+}
+
+impl Ending {
+    pub(crate) fn error(message: impl Into<String>) -> Self {
+        Ending { reason: EndReason::Error, error_message: Some(message.into()) }
+    }
+}
+
+impl From<EndReason> for Ending {
+    fn from(reason: EndReason) -> Self {
+        Ending { reason, error_message: None }
+    }
+}
+
+impl From<Interrupted> for Ending {
+    fn from(interrupted: Interrupted) -> Self {
+        match interrupted {
+            Interrupted::Aborted => EndReason::Aborted.into(),
+            Interrupted::Failed(message) => Ending::error(message),
+        }
+    }
+}
+
+/// Runs to the end, whatever happens, and tells the handle.
+pub(crate) async fn run(mut task: RunTask, done: oneshot::Sender<RunResult>) {
+    let span = tracing::debug_span!("run", id = %task.id);
+    let ending = match catch_panic(tracing::Instrument::instrument(task.turns(), span)).await {
+        Ok(ending) => ending,
+        Err(panic) => task.tidy_up(format!("the agent itself failed: {panic}")).await,
+    };
+    let result = task.settle(ending).await;
+    // Nobody may be waiting; the run is over all the same.
+    let _ = done.send(result);
+}
+
+impl RunTask {
+    pub(crate) fn new(
+        publisher: Arc<Publisher>,
+        id: RunId,
+        cancel: CancelSource,
+        context: Transcript,
+        new_messages: Vec<Arc<Message>>,
+        (settings, published): (Settings, u64),
+    ) -> Self {
+        RunTask {
+            publisher,
+            id,
+            cancel,
+            context,
+            settings,
+            turn: 0,
+            new_messages,
+            usage: Usage::default(),
+            published,
+            unfinished: Unfinished::default(),
+        }
+    }
+
+    async fn turns(&mut self) -> Ending {
+        self.delivered().await;
+        if let Err(reason) = self.begin_first_turn().await {
+            return reason.into();
+        }
+        loop {
+            let (finished, boundary) = match self.turn().await {
+                Ok(turn) => turn,
+                Err(ending) => return ending,
+            };
+            if let Err(ending) = self.begin_next_turn(finished, boundary).await {
+                return ending;
+            }
+        }
+    }
+
+    /// Clears the run's own slot, publishes its `run_end` and waits for every listener. (5.3)
+    async fn settle(&mut self, ending: Ending) -> RunResult {
+        let Ending { reason, error_message } = ending;
+        let (id, signal, usage) = (self.id, self.cancel.signal(), self.usage);
+        let (end, undelivered, seq) =
+            self.publisher.lock().end_run(id, signal, reason, error_message, usage);
+        self.publisher.delivered(seq).await;
+        RunResult {
+            run_id: end.run_id,
+            reason: end.reason,
+            error_message: end.error_message,
+            new_messages: std::mem::take(&mut self.new_messages),
+            messages: std::mem::take(&mut self.context),
+            undelivered,
+            usage,
+        }
+    }
+
+    /// Takes the steering that is there before the first request, unless already aborted. (7.2)
+    async fn begin_first_turn(&mut self) -> Result<(), EndReason> {
+        self.begin_turn(|core, id| core.slot.take_first(id)).await
+    }
+
+    /// The boundary: cancellation, hook, turn limit, steering, follow-ups, in this order. (8.2)
+    async fn begin_next_turn(
+        &mut self,
+        finished: FinishedTurn,
+        mut boundary: Boundary,
+    ) -> Result<(), Ending> {
+        let hooks = self.hook_call();
+        let turn = finished.clone();
+        if hooks.should_stop_after_turn(turn).await? {
+            return Err(self.close(EndReason::StoppedByHook).into());
+        }
+        let max_turns = self.publisher.lock().settings.max_turns;
+        boundary.at_turn_limit = max_turns > 0 && self.turn >= max_turns;
+        self.publisher.lock().slot.may_go_on(self.id, boundary)?;
+        let next = hooks.prepare_next_turn(finished).await?;
+        if let Some(next) = next {
+            self.publisher.step(|core| core.configure(next));
+        }
+        self.begin_turn(|core, id| core.slot.take_or_close(id, boundary)).await?;
+        Ok(())
+    }
+
+    /// Takes messages and publishes that they were taken, in one step: whoever looks sees them
+    /// either in the queue or in the transcript.
+    async fn begin_turn(
+        &mut self,
+        take: impl FnOnce(&mut Core, RunId) -> Result<Taken, EndReason>,
+    ) -> Result<(), EndReason> {
+        let publisher = self.publisher.clone();
+        {
+            let mut core = publisher.lock();
+            let taken = take(&mut core, self.id)?;
+            self.turn += 1;
+            self.settings = core.settings.clone();
+            self.publish_in(&mut core, EventKind::TurnStart { turn: self.turn });
+            self.unfinished.turn = true;
+            self.join_taken(&mut core, taken);
+        }
+        self.delivered().await;
+        Ok(())
+    }
+
+    fn join_taken(&mut self, core: &mut Core, taken: Taken) {
+        let source = match taken.queue {
+            QueueKind::Steering => Source::Steering,
+            QueueKind::FollowUp => Source::FollowUp,
+        };
+        for queued in taken.messages {
+            let run = Some((self.id, self.cancel.signal()));
+            core.publish_removed(run, taken.queue, vec![queued.message_id.clone()]);
+            self.join(core, to_message(&queued), source);
+        }
+    }
+
+    /// One model answer and, if it asks for tools, their complete batch of results.
+    async fn turn(&mut self) -> Result<(FinishedTurn, Boundary), Ending> {
+        if self.cancel.is_cancelled() {
+            return Err(self.end_turn_early(EndReason::Aborted.into(), Usage::default()).await);
+        }
+        let answered = match stream::answer(self).await {
+            Ok(answered) => answered,
+            Err(interrupted) => {
+                return Err(self.end_turn_early(interrupted.into(), Usage::default()).await);
+            }
+        };
+        let message = self.join_answer(answered).await?;
+        let batch = tool_batch::run(self, &message).await;
+        let results = self.join_results(batch.results).await;
+        if let Some(failure) = batch.hook_failure {
+            return Err(self.end_turn_early(Ending::error(failure), message.usage).await);
+        }
+        self.end_turn(&message).await?;
+        let natural_end = match message.stop_reason {
+            StopReason::Length => EndReason::Length,
+            _ => EndReason::Stop,
+        };
+        let boundary =
+            Boundary { has_results: !results.is_empty(), at_turn_limit: false, natural_end };
+        let (turn, messages) = (self.turn, self.context.clone());
+        Ok((FinishedTurn { turn, message, results, messages }, boundary))
+    }
+
+    /// The answer joins the transcript. One that failed or was aborted closes input first. (8.5)
+    async fn join_answer(
+        &mut self,
+        answered: stream::Answered,
+    ) -> Result<Arc<AssistantMessage>, Ending> {
+        let (failure, mut ending) = match answered.outcome {
+            stream::Outcome::Complete(stop_reason) => {
+                return Ok(self
+                    .join_assistant(answered.content, stop_reason, answered.usage, None)
+                    .await);
+            }
+            stream::Outcome::Aborted => (None, EndReason::Aborted),
+            stream::Outcome::Failed(message) => (Some(message), EndReason::Error),
+        };
+        ending = self.close(ending);
+        let failure = failure.filter(|_| ending == EndReason::Error);
+        let stop_reason = match ending {
+            EndReason::Error => StopReason::Error,
+            _ => StopReason::Aborted,
+        };
+        let usage = answered.usage;
+        self.join_assistant(answered.content, stop_reason, usage, failure.clone()).await;
+        self.publish(EventKind::TurnEnd { turn: self.turn, stop_reason, usage }).await;
+        self.unfinished.turn = false;
+        Err(Ending { reason: ending, error_message: failure })
+    }
+
+    async fn join_assistant(
+        &mut self,
+        content: Vec<crate::Block>,
+        stop_reason: StopReason,
+        usage: Usage,
+        error_message: Option<String>,
+    ) -> Arc<AssistantMessage> {
+        let publisher = self.publisher.clone();
+        let message = {
+            let mut core = publisher.lock();
+            let message = AssistantMessage {
+                id: core.next_message_id(),
+                content,
+                timestamp: now(),
+                model: self.settings.model.name().to_owned(),
+                stop_reason,
+                usage,
+                error_message,
+            };
+            self.usage.add(usage);
+            self.unfinished.message = false;
+            self.join(&mut core, Arc::new(Message::Assistant(message.clone())), Source::Model);
+            message
+        };
+        self.delivered().await;
+        Arc::new(message)
+    }
+
+    async fn join_results(
+        &mut self,
+        results: Vec<tool_batch::PairedResult>,
+    ) -> Vec<Arc<ToolResultMessage>> {
+        let mut joined = Vec::with_capacity(results.len());
+        for result in results {
+            let publisher = self.publisher.clone();
+            {
+                let mut core = publisher.lock();
+                let message = result.into_message(core.next_message_id(), now());
+                joined.push(Arc::new(message.clone()));
+                self.join(&mut core, Arc::new(Message::ToolResult(message)), Source::Tool);
+            }
+            self.delivered().await;
+        }
+        joined
+    }
+
+    fn join(&mut self, core: &mut Core, message: Arc<Message>, source: Source) {
+        self.context.push(message.clone());
+        self.new_messages.push(message.clone());
+        self.publish_in(core, EventKind::MessageEnd { message, source });
+    }
+
+    /// The turn is complete; whether the run goes on is the boundary's question.
+    async fn end_turn(&mut self, message: &AssistantMessage) -> Result<(), Ending> {
+        let publisher = self.publisher.clone();
+        let aborted = {
+            let mut core = publisher.lock();
+            // A turn that was aborted closes input before its `turn_end`. (8.5)
+            let aborted = self.cancel.is_cancelled();
+            let stop_reason = match aborted {
+                true => StopReason::Aborted,
+                false => message.stop_reason,
+            };
+            if aborted {
+                core.slot.close(self.id, EndReason::Aborted);
+            }
+            let (turn, usage) = (self.turn, message.usage);
+            self.publish_in(&mut core, EventKind::TurnEnd { turn, stop_reason, usage });
+            self.unfinished.turn = false;
+            aborted
+        };
+        self.delivered().await;
+        match aborted {
+            true => Err(EndReason::Aborted.into()),
+            false => Ok(()),
+        }
+    }
+
+    /// Ends a turn that has no further message: input closes before `turn_end`. (8.5)
+    async fn end_turn_early(&mut self, ending: Ending, usage: Usage) -> Ending {
+        let reason = self.close(ending.reason);
+        let stop_reason = match reason {
+            EndReason::Error => StopReason::Error,
+            _ => StopReason::Aborted,
+        };
+        self.publish(EventKind::TurnEnd { turn: self.turn, stop_reason, usage }).await;
+        self.unfinished.turn = false;
+        Ending { reason, ..ending }
+    }
+
+    fn close(&self, proposed: EndReason) -> EndReason {
+        self.publisher.lock().slot.close(self.id, proposed)
+    }
+
+    pub(crate) fn hook_call(&self) -> HookCall {
+        HookCall {
+            publisher: self.publisher.clone(),
+            hooks: self.settings.hooks.clone(),
+            run: self.id,
+            signal: self.cancel.signal(),
+        }
+    }
+
+    /// The model began to answer.
+    pub(crate) async fn message_started(&mut self) {
+        self.unfinished.message = true;
+        self.publish(EventKind::MessageStart { role: crate::Role::Assistant }).await;
+    }
+
+    /// Publishes an event of this run and waits until every listener has finished with it. (6.1)
+    pub(crate) async fn publish(&mut self, kind: EventKind) {
+        let publisher = self.publisher.clone();
+        self.publish_in(&mut publisher.lock(), kind);
+        self.delivered().await;
+    }
+
+    fn publish_in(&mut self, core: &mut Core, kind: EventKind) {
+        self.published = core.publish(self.id, self.cancel.signal(), kind);
+    }
+
+    async fn delivered(&self) {
+        self.publisher.delivered(self.published).await;
+    }
+
+    /// After a panic of the loop: closes what it had opened and pairs what it had not.
+    async fn tidy_up(&mut self, error: String) -> Ending {
+        tracing::error!(run = %self.id, error, "a run failed in the agent itself");
+        let ending = Ending { reason: self.close(EndReason::Error), error_message: Some(error) };
+        if self.unfinished.message {
+            let failure = ending.error_message.clone();
+            self.join_assistant(Vec::new(), StopReason::Error, Usage::default(), failure).await;
+        }
+        let unpaired = tool_batch::unpaired(&self.context);
+        self.join_results(unpaired).await;
+        match self.unfinished.turn {
+            true => self.end_turn_early(ending, Usage::default()).await,
+            false => ending,
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! Running code that is not ours: models, tools, hooks and listeners.
+//!
+//! Owns: panics as values, tasks that end with their owner, and the knowledge of which agents'
+//! code the current task is running, so that waiting for oneself is an error and not a hang (5.5).
+
+use std::{any::Any, future::Future, panic::AssertUnwindSafe, sync::Arc};
+
+use futures_util::FutureExt;
+use tokio::{runtime::Handle, task::JoinHandle};
+
+tokio::task_local! {
+    static RUNNING_FOR: Arc<Nesting>;
+}
+
+/// The agents whose code the current task runs, innermost first.
+struct Nesting {
+    agent: AgentId,
+    outer: Option<Arc<Nesting>>,
+}
+
+/// Tells agents of one process apart.
+pub(crate) type AgentId = usize;
+
+/// Runs a future as code of this agent.
+pub(crate) fn as_code_of<F: Future>(agent: AgentId, future: F) -> impl Future<Output = F::Output> {
+    let outer = RUNNING_FOR.try_with(Arc::clone).ok();
+    RUNNING_FOR.scope(Arc::new(Nesting { agent, outer }), future)
+}
+
+/// Whether the current task runs code of this agent.
+pub(crate) fn is_code_of(agent: AgentId) -> bool {
+    RUNNING_FOR
+        .try_with(|nesting| {
+            let mut innermost = Some(nesting);
+            while let Some(nesting) = innermost {
+                if nesting.agent == agent {
+                    return true;
+                }
+                innermost = nesting.outer.as_ref();
+            }
+            false
+        })
+        .unwrap_or(false)
+}
+
+/// Turns a panic of a future into its message.
+pub(crate) async fn catch_panic<F: Future>(future: F) -> Result<F::Output, String> {
+    AssertUnwindSafe(future).catch_unwind().await.map_err(|panic| panic_message(&*panic))
+}
+
+fn panic_message(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or("no message".into())
+}
+
+/// A task that is aborted when its owner goes.
+pub(crate) struct OwnedTask<T>(JoinHandle<T>);
+
+impl<T: Send + 'static> OwnedTask<T> {
+    pub(crate) fn spawn(
+        runtime: &Handle,
+        future: impl Future<Output = T> + Send + 'static,
+    ) -> Self {
+        OwnedTask(runtime.spawn(future))
+    }
+
+    /// What the task came to; none when it panicked or the runtime is gone. Safe to drop.
+    pub(crate) async fn join(&mut self) -> Option<T> {
+        (&mut self.0).await.ok()
+    }
+}
+
+impl<T> Drop for OwnedTask<T> {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
