@@ -265,7 +265,7 @@ impl RunTask {
                 id: core.next_message_id(),
                 content,
                 timestamp: now(),
-                model: self.settings.model.name().to_owned(),
+                model: self.settings.model_name.clone(),
                 stop_reason,
                 usage,
                 error_message,

@@ -139,15 +139,14 @@ impl Publisher {
         let result = step(&mut core);
         if !core.feed.waiting.is_empty() && !core.feed.delivering {
             core.feed.delivering = true;
-            let publisher = self.clone();
-            self.runtime.spawn(async move { publisher.deliver().await });
+            self.deliver_in_task();
         }
         result
     }
 
     /// Waits until the event with that number has reached every listener, and delivers it itself
     /// if nobody else does. Only for tasks that are never dropped.
-    pub(crate) async fn delivered(&self, seq: u64) {
+    pub(crate) async fn delivered(self: &Arc<Self>, seq: u64) {
         loop {
             let progress = self.progress.notified();
             let mut progress = std::pin::pin!(progress);
@@ -162,7 +161,7 @@ impl Publisher {
                 tend
             };
             match tend {
-                true => self.deliver().await,
+                true => self.deliver(seq).await,
                 false => progress.await,
             }
         }
@@ -182,11 +181,22 @@ impl Publisher {
     }
 
     /// Delivers until nothing waits. The caller has set `delivering`.
-    async fn deliver(&self) {
+    fn deliver_in_task(self: &Arc<Self>) {
+        let publisher = self.clone();
+        self.runtime.spawn(async move { publisher.deliver(u64::MAX).await });
+    }
+
+    /// Delivers up to that event, or until nothing waits; what comes after it is another task's
+    /// work, so that nobody is kept by news that is not theirs. The caller has set `delivering`.
+    async fn deliver(self: &Arc<Self>, up_to: u64) {
         let tending = Tending(self);
         loop {
             let (delivery, listeners) = {
                 let mut core = self.lock();
+                if core.feed.delivered >= up_to && !core.feed.waiting.is_empty() {
+                    self.deliver_in_task();
+                    break;
+                }
                 let Some(delivery) = core.feed.waiting.pop_front() else {
                     // In one step with the look at the FIFO: nothing can be left untended.
                     core.feed.delivering = false;

@@ -13,7 +13,7 @@ use crate::{
 #[derive(Clone)]
 pub(crate) struct Settings {
     pub(crate) model: Arc<dyn Model>,
-    model_name: String,
+    pub(crate) model_name: String,
     pub(crate) system_prompt: Arc<str>,
     pub(crate) tools: Arc<ToolSet>,
     pub(crate) hooks: Option<Arc<dyn Hooks>>,

@@ -277,8 +277,10 @@ impl<'a> Batch<'a> {
             }
             return;
         };
-        // What it said before it finished comes before its end.
-        while let Ok(update) = self.updates.1.try_recv() {
+        // What it said before it finished comes before its end. Not more than there can be: another
+        // tool may be flooding.
+        for _ in 0..UPDATE_CAPACITY {
+            let Ok(update) = self.updates.1.try_recv() else { break };
             self.updated(update).await;
         }
         match outcome {
