@@ -4,5 +4,6 @@
 
 pub mod codec;
 pub mod error;
+pub mod model;
 pub mod params;
 pub mod protocol;

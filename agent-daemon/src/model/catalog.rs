@@ -1,0 +1,286 @@
+//! All models that there are: those of the configuration, those of the environment, and the
+//! built-in one.
+//!
+//! Owns: finding a model by its name `PROVIDER/ID`, saying why one cannot be used, and the list for
+//! people.
+//! Never: asks a provider for anything; making a catalog opens no connection and reads no file.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use agent_core::Model;
+use serde::Serialize;
+
+use super::{
+    Api, ModelConfig, ProviderConfig,
+    abilities::presumed,
+    http::Http,
+    offline::{self, OfflineModel},
+    provider::Provider,
+    remote::RemoteModel,
+};
+
+/// The models by provider.
+pub struct ModelCatalog {
+    providers: BTreeMap<String, Entry>,
+    http: Arc<Http>,
+}
+
+/// One provider, usable or not.
+struct Entry {
+    config: ProviderConfig,
+    /// Made from the environment, without a list of models.
+    is_implicit: bool,
+    /// The provider, or why it cannot be asked.
+    provider: Result<Arc<Provider>, String>,
+}
+
+/// One entry of `listModels`.
+#[derive(Clone, Debug, PartialEq, Serialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ModelDescription {
+    /// `PROVIDER/ID`. An ID of `*` stands for any that the provider knows.
+    pub id: String,
+    /// The provider's name.
+    pub provider: String,
+    /// The wire format that it speaks, as the configuration names it; `offline` for the built-in
+    /// model, which is on no wire.
+    pub api: String,
+    /// How many tokens fit, where that is configured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub context_window: Option<u64>,
+    /// How many tokens one answer may have, where that is configured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_output_tokens: Option<u64>,
+    /// Whether it sees pictures.
+    pub images: bool,
+    /// Whether it can be told how much to think.
+    pub thinking: bool,
+    /// Whether it can be used now.
+    pub available: bool,
+    /// If not, why.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+/// A model that cannot be used (error 1012).
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the model {model} is not available: {reason}")]
+pub struct ModelUnavailable {
+    /// The name that was asked for.
+    pub model: String,
+    /// Why, and what to do.
+    pub reason: String,
+}
+
+/// How long a connection may be silent unless told otherwise. A local server may read a long
+/// prompt for minutes.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(300);
+
+/// The built-in model's provider.
+const OFFLINE: &str = "offline";
+
+/// A provider that the environment alone can make.
+struct Implicit {
+    name: &'static str,
+    key: &'static str,
+    address: &'static str,
+    default_address: &'static str,
+}
+
+const IMPLICIT: [Implicit; 1] = [Implicit {
+    name: "openai",
+    key: "OPENAI_API_KEY",
+    address: "OPENAI_BASE_URL",
+    default_address: "https://api.openai.com/v1",
+}];
+
+impl ModelCatalog {
+    /// The configured providers, and those that the environment makes unless one of that name is
+    /// configured. What is wrong with one shows when it is asked for.
+    pub fn new(
+        configured: BTreeMap<String, ProviderConfig>,
+        env: &dyn Fn(&str) -> Option<String>,
+    ) -> Self {
+        let mut providers = BTreeMap::new();
+        for (name, config) in configured {
+            let setting = format!("base_url of [providers.{name}]");
+            let provider = usable_name(&name)
+                .and_then(|()| Provider::new(&name, &config, setting, env))
+                .map(Arc::new);
+            providers.insert(name, Entry { config, is_implicit: false, provider });
+        }
+        for implicit in &IMPLICIT {
+            if let Some(config) = implicit.config(env) {
+                providers.entry(implicit.name.to_owned()).or_insert_with(|| {
+                    let setting = implicit.address.to_owned();
+                    let provider = Provider::new(implicit.name, &config, setting, env);
+                    Entry { config, is_implicit: true, provider: provider.map(Arc::new) }
+                });
+            }
+        }
+        ModelCatalog { providers, http: Arc::new(Http::new(IDLE_TIMEOUT)) }
+    }
+
+    /// The same catalog with another limit for silence on a connection.
+    pub fn with_idle_timeout(mut self, limit: Duration) -> Self {
+        self.http = Arc::new(Http::new(limit));
+        self
+    }
+
+    /// The model with the name `PROVIDER/ID`. An ID may contain slashes.
+    ///
+    /// # Errors
+    /// There is none, or it cannot be used; the reason says what to do.
+    pub fn get(&self, name: &str) -> Result<Arc<dyn Model>, ModelUnavailable> {
+        self.find(name).map_err(|reason| ModelUnavailable { model: name.to_owned(), reason })
+    }
+
+    fn find(&self, name: &str) -> Result<Arc<dyn Model>, String> {
+        if name == offline::NAME {
+            return Ok(Arc::new(OfflineModel { advice: self.advice() }));
+        }
+        let Some((provider, id)) = name.split_once('/').filter(|(_, id)| !id.is_empty()) else {
+            return Err(format!("a model's name is PROVIDER/ID, such as {}", offline::NAME));
+        };
+        let Some(entry) = self.providers.get(provider).filter(|_| provider != OFFLINE) else {
+            return Err(self.unknown_provider(provider));
+        };
+        let config = entry.model(id)?;
+        let provider = entry.provider.clone()?;
+        let http = self.http.clone();
+        Ok(Arc::new(RemoteModel { name: name.to_owned(), provider, config, http }))
+    }
+
+    fn unknown_provider(&self, provider: &str) -> String {
+        let names = self.providers.keys().map(String::as_str).filter(|name| *name != OFFLINE);
+        let known: Vec<_> = names.chain([OFFLINE]).collect();
+        let advice = match IMPLICIT.iter().find(|implicit| implicit.name == provider) {
+            Some(implicit) => format!("set {}, or configure", implicit.key),
+            None => "configure".to_owned(),
+        };
+        format!(
+            "there is no provider `{provider}` (there are: {}); {advice} [providers.{provider}]",
+            known.join(", "),
+        )
+    }
+
+    /// Every model that is configured, in the order of the providers' names, the built-in one last.
+    pub fn list(&self) -> Vec<ModelDescription> {
+        let mut list = Vec::new();
+        for (name, entry) in &self.providers {
+            if entry.config.models.is_empty() {
+                list.push(entry.describe(name, &entry.presumed("*")));
+            }
+            list.extend(entry.config.models.iter().map(|model| entry.describe(name, model)));
+        }
+        list.push(ModelDescription {
+            id: offline::NAME.to_owned(),
+            provider: OFFLINE.to_owned(),
+            api: OFFLINE.to_owned(),
+            context_window: None,
+            max_output_tokens: None,
+            images: false,
+            thinking: false,
+            available: true,
+            reason: None,
+        });
+        list
+    }
+
+    /// The model for when none is chosen: the first one configured that can be used, else the
+    /// built-in one.
+    pub fn default_model(&self) -> String {
+        let usable = self.providers.iter().filter(|(_, entry)| entry.provider.is_ok());
+        let first = usable
+            .flat_map(|(name, entry)| entry.config.models.iter().map(move |model| (name, model)));
+        let mut names = first.map(|(name, model)| format!("{name}/{}", model.id));
+        names.next().unwrap_or_else(|| offline::NAME.to_owned())
+    }
+
+    /// The names of all environment variables that hold keys, set or not, sorted: no child process
+    /// of a tool may see them.
+    pub fn secret_variables(&self) -> Vec<String> {
+        let configured =
+            self.providers.values().filter_map(|entry| entry.config.api_key_env.clone());
+        let mut names: Vec<_> =
+            configured.chain(IMPLICIT.iter().map(|implicit| implicit.key.to_owned())).collect();
+        names.sort_unstable();
+        names.dedup();
+        names
+    }
+
+    /// What the built-in model says about getting a real one.
+    fn advice(&self) -> String {
+        let usable = self.list().into_iter().find(|model| model.available && model.api != OFFLINE);
+        match usable {
+            Some(model) => format!(
+                "A real one is set up: choose {} with `--model` or setConfig.",
+                model.id.replace('*', "ID"),
+            ),
+            None => {
+                "For a real one set OPENAI_API_KEY or ANTHROPIC_API_KEY, or describe a server in \
+                     [providers.NAME] of config.toml, and choose it with `--model PROVIDER/ID`."
+                    .to_owned()
+            }
+        }
+    }
+}
+
+impl Entry {
+    /// What is known of a model.
+    fn model(&self, id: &str) -> Result<ModelConfig, String> {
+        if self.config.models.is_empty() {
+            return Ok(self.presumed(id));
+        }
+        let known = self.config.models.iter().find(|model| model.id == id);
+        known.cloned().ok_or_else(|| {
+            let ids: Vec<_> = self.config.models.iter().map(|model| model.id.as_str()).collect();
+            format!("its provider has no model `{id}` (it has: {})", ids.join(", "))
+        })
+    }
+
+    /// What is taken for granted of a model that nobody described.
+    fn presumed(&self, id: &str) -> ModelConfig {
+        presumed(self.config.api, self.is_implicit, id)
+    }
+
+    fn describe(&self, provider: &str, model: &ModelConfig) -> ModelDescription {
+        ModelDescription {
+            id: format!("{provider}/{}", model.id),
+            provider: provider.to_owned(),
+            api: self.config.api.name().to_owned(),
+            context_window: model.context_window,
+            max_output_tokens: model.max_output_tokens,
+            images: model.images,
+            thinking: model.thinking,
+            available: self.provider.is_ok(),
+            reason: self.provider.as_ref().err().cloned(),
+        }
+    }
+}
+
+impl Implicit {
+    /// The provider that the environment makes, if it holds a key.
+    fn config(&self, env: &dyn Fn(&str) -> Option<String>) -> Option<ProviderConfig> {
+        let set = |name: &str| env(name).filter(|value| !value.trim().is_empty());
+        set(self.key)?;
+        let address = set(self.address);
+        Some(ProviderConfig {
+            api: Api::OpenaiCompletions,
+            base_url: address.unwrap_or_else(|| self.default_address.to_owned()),
+            api_key_env: Some(self.key.to_owned()),
+            headers: None,
+            models: Vec::new(),
+        })
+    }
+}
+
+fn usable_name(name: &str) -> Result<(), String> {
+    if name == OFFLINE {
+        return Err(format!("the provider name `{OFFLINE}` is taken by the built-in model"));
+    }
+    if name.contains('/') || name.trim().is_empty() {
+        return Err(format!("`{name}` is no provider name: it must not be empty or contain `/`"));
+    }
+    Ok(())
+}

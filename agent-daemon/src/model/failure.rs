@@ -1,0 +1,382 @@
+//! What went wrong with a request, told so that a person can do something about it.
+//!
+//! Owns: sorting statuses, error objects and broken connections into the kinds of [`ModelError`],
+//! and the text: model, what the server said, what to do.
+//! Never: repeats a secret, a page's markup or more than a paragraph of foreign text; retries.
+
+use std::{error::Error, time::Duration};
+
+use agent_core::{ModelError, ModelErrorKind};
+use reqwest::{StatusCode, header::HeaderMap};
+use serde_json::Value;
+
+use super::{foreign_text, provider::Provider, retry_after::retry_after};
+
+/// What a decoder says when the stream cannot be followed or does not want to be.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum StreamFailure {
+    /// The stream said something that is not in the protocol.
+    Malformed(String),
+    /// The stream ended before the answer did.
+    Truncated,
+    /// The server reported a failure.
+    Reported(Reported),
+    /// The provider withheld the answer.
+    Withheld(String),
+}
+
+/// A failure in a server's own words.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Reported {
+    /// The HTTP status that it named, or that its type stands for.
+    pub(super) status: Option<u16>,
+    /// Its types and codes, for sorting.
+    pub(super) codes: Vec<String>,
+    pub(super) message: String,
+}
+
+/// The model that was asked, for the text of a failure.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Asked<'a> {
+    /// `PROVIDER/ID`.
+    pub(super) name: &'a str,
+    pub(super) provider: &'a Provider,
+}
+
+impl Reported {
+    /// Reads any of the shapes that servers use; none if it is no error object.
+    pub(super) fn from_json(value: &Value) -> Option<Self> {
+        let value = value.as_array().and_then(|list| list.first()).unwrap_or(value);
+        match value.get("error").or_else(|| value.get("errors")?.get(0)).filter(|e| !e.is_null()) {
+            Some(Value::String(message)) => {
+                let mut reported = Reported { message: message.clone(), ..Reported::default() };
+                reported.add_codes(value);
+                Some(reported)
+            }
+            Some(error) => Self::from_error_object(error)
+                .or_else(|| Some(Reported { message: error.to_string(), ..Reported::default() })),
+            None => Self::from_error_object(value),
+        }
+    }
+
+    fn from_error_object(error: &Value) -> Option<Self> {
+        let message =
+            ["message", "detail", "msg"].iter().find_map(|key| match error.get(key)? {
+                Value::String(message) => Some(message.clone()),
+                Value::Null => None,
+                other => Some(other.to_string()),
+            })?;
+        let mut reported = Reported { message, ..Reported::default() };
+        reported.add_codes(error);
+        Some(reported)
+    }
+
+    fn add_codes(&mut self, error: &Value) {
+        for key in ["code", "type", "status"] {
+            match error.get(key) {
+                Some(Value::Number(number)) => {
+                    let status = number.as_u64().and_then(|number| u16::try_from(number).ok());
+                    self.status =
+                        self.status.or(status.filter(|status| (400..600).contains(status)));
+                }
+                Some(Value::String(code)) => self.codes.push(code.clone()),
+                _ => {}
+            }
+        }
+        self.status = self.status.or_else(|| self.codes.iter().find_map(|code| status_of(code)));
+    }
+
+    fn is_context_overflow(&self) -> bool {
+        let known = |code: &String| {
+            matches!(
+                code.as_str(),
+                "context_length_exceeded"
+                    | "exceed_context_size_error"
+                    | "model_context_window_exceeded"
+            )
+        };
+        let message = self.message.to_lowercase();
+        self.codes.iter().any(known)
+            || OVERFLOW_PHRASES.iter().any(|phrase| message.contains(phrase))
+    }
+
+    /// A quota that is used up does not pass by waiting seconds.
+    fn is_quota(&self) -> bool {
+        self.codes.iter().any(|code| code == "insufficient_quota" || code == "billing_error")
+    }
+}
+
+/// How servers say that a request is longer than the context window.
+const OVERFLOW_PHRASES: &[&str] = &[
+    "maximum context length",
+    "available context size",
+    "context length exceeded",
+    "context window",
+    "context_length",
+    "exceeds the context",
+    "exceed context limit",
+    "exceeded model token limit",
+    "prompt is too long",
+    "input is too long",
+    "maximum prompt length",
+    "reduce the length of the messages",
+    "token count exceeds",
+];
+
+/// The HTTP status that an error type stands for.
+fn status_of(code: &str) -> Option<u16> {
+    Some(match code {
+        "invalid_request_error" => 400,
+        "authentication_error" | "invalid_api_key" => 401,
+        "billing_error" => 402,
+        "permission_error" => 403,
+        "not_found_error" | "model_not_found" => 404,
+        "request_too_large" => 413,
+        "rate_limit_error" | "rate_limit_exceeded" | "insufficient_quota" => 429,
+        "api_error" | "server_error" | "internal_server_error" => 500,
+        "unavailable_error" => 503,
+        "timeout_error" => 504,
+        "overloaded_error" => 529,
+        _ => return None,
+    })
+}
+
+impl Asked<'_> {
+    /// The server answered with a status that is no success.
+    pub(super) fn answered(
+        &self,
+        status: StatusCode,
+        headers: &HeaderMap,
+        body: &[u8],
+    ) -> ModelError {
+        let reported = serde_json::from_slice::<Value>(body)
+            .ok()
+            .and_then(|body| Reported::from_json(&body))
+            .unwrap_or_else(|| Reported {
+                message: foreign_text::words_of_page(&String::from_utf8_lossy(body)),
+                ..Reported::default()
+            });
+        let reason = status.canonical_reason().unwrap_or(match status.as_u16() {
+            529 => "Overloaded",
+            _ => "",
+        });
+        let title = format!("{} {reason}", status.as_u16()).trim_end().to_owned();
+        let location = headers.get("location").and_then(|value| value.to_str().ok());
+        let mut error = self.reported(
+            format!("answered {title}"),
+            Reported { status: Some(status.as_u16()), ..reported },
+            location,
+        );
+        error.retry_after = retry_after(headers, std::time::SystemTime::now());
+        if let Some(delay) = error.retry_after {
+            error.message += &format!(" The server asks to wait {}.", shown_delay(delay));
+        }
+        if let Some(id) = request_id(headers) {
+            error.message += &format!(" (request {})", self.bounded(id, 100));
+        }
+        error
+    }
+
+    /// What a decoder found in the stream.
+    pub(super) fn in_stream(&self, failure: StreamFailure) -> ModelError {
+        match failure {
+            StreamFailure::Malformed(what) => ModelError::new(
+                ModelErrorKind::Malformed,
+                format!(
+                    "{} sent a stream that does not follow the {} protocol: {}. {}",
+                    self.name,
+                    self.provider.api.name(),
+                    self.bounded(&what, SHOWN),
+                    self.check_address(),
+                ),
+            ),
+            StreamFailure::Truncated => ModelError::new(
+                ModelErrorKind::Truncated,
+                format!(
+                    "{} broke off in the middle of its answer: the stream from {} ended early. \
+                     Try again; if it stays so, look at the server's log.",
+                    self.name, self.provider.shown_url,
+                ),
+            ),
+            StreamFailure::Reported(reported) => {
+                self.reported("reported a failure in its answer".to_owned(), reported, None)
+            }
+            StreamFailure::Withheld(why) => ModelError::new(
+                ModelErrorKind::Provider,
+                format!(
+                    "{} withheld its answer: {}. Say it differently, or choose another model.",
+                    self.name,
+                    self.bounded(&why, SHOWN),
+                ),
+            ),
+        }
+    }
+
+    fn reported(&self, what: String, reported: Reported, location: Option<&str>) -> ModelError {
+        let said = self.bounded(&reported.message, SHOWN);
+        let said = if said.is_empty() { said } else { format!(": {said}") };
+        let (kind, advice) = self.kind_and_advice(&reported, location);
+        let stop = if said.ends_with(['.', '!', '?']) { "" } else { "." };
+        let message = format!("{} {what}{said}{stop} {advice}", self.name);
+        ModelError::new(kind, message.trim_end())
+    }
+
+    fn kind_and_advice(
+        &self,
+        reported: &Reported,
+        location: Option<&str>,
+    ) -> (ModelErrorKind, String) {
+        // Not for 429: "tokens per minute" also speaks of too many tokens, and passes.
+        if reported.status != Some(429) && reported.is_context_overflow() {
+            let advice = "The conversation does not fit the model's context window any more: reset \
+                          the session, send less, or choose a model with a larger window.";
+            return (ModelErrorKind::ContextOverflow, advice.to_owned());
+        }
+        if reported.is_quota() {
+            let advice = "The account's quota is used up: check its plan and billing.";
+            return (ModelErrorKind::Provider, advice.to_owned());
+        }
+        match reported.status {
+            Some(status) => (ModelErrorKind::Status(status), self.advice(status, location)),
+            None => (ModelErrorKind::Provider, String::new()),
+        }
+    }
+
+    fn advice(&self, status: u16, location: Option<&str>) -> String {
+        let key = match &self.provider.key_variable {
+            Some(variable) => format!("the key in the environment variable {variable}"),
+            None => "the key".to_owned(),
+        };
+        match status {
+            300..=399 => format!(
+                "It redirects to {}: set the final address in {}.",
+                location.map_or("another address".to_owned(), |to| self.bounded(to, 200)),
+                self.provider.address_setting,
+            ),
+            401 if self.provider.key_variable.is_none() => format!(
+                "It wants a key: name the environment variable that holds it in `api_key_env` of \
+                 [providers.{}].",
+                self.provider.name,
+            ),
+            401 => format!("Check {key}."),
+            402 => "Check the account's billing.".to_owned(),
+            403 => format!("Check that {key} may use this model."),
+            404 | 405 => format!("Check the model's name. {}", self.check_address()),
+            408 | 409 | 500..=502 | 504 => "This often passes: try again.".to_owned(),
+            413 => "Send less, or reset the session.".to_owned(),
+            429 => "Too many requests: wait and try again.".to_owned(),
+            503 | 529 => "The server is busy or starting: wait and try again.".to_owned(),
+            _ => String::new(),
+        }
+    }
+
+    fn check_address(&self) -> String {
+        format!(
+            "Check that {} ({}) is the address of the {} API.",
+            self.provider.address_setting,
+            self.provider.shown_url,
+            self.provider.api.name(),
+        )
+    }
+
+    /// The connection could not be made, or was lost.
+    pub(super) fn lost(&self, error: &reqwest::Error, answering: bool) -> ModelError {
+        let cause = self.bounded(&root_cause(error), SHOWN);
+        let url = &self.provider.shown_url;
+        let setting = &self.provider.address_setting;
+        let message = if answering {
+            format!("{} broke off: the connection to {url} was lost ({cause}).", self.name)
+        } else if is_tls(error) {
+            format!(
+                "{}: no secure connection to {url}: {cause}. Check that {setting} begins with \
+                 {} and that the server's certificate is trusted.",
+                self.name, "http:// or https:// as the server wants it",
+            )
+        } else if error.is_connect() && error.is_timeout() {
+            format!(
+                "{}: no connection to {url} in time. Check {setting} and the network.",
+                self.name
+            )
+        } else if error.is_connect() {
+            format!(
+                "{}: cannot connect to {url}: {cause}. Is the server running there? {setting} says \
+                 where it is.",
+                self.name,
+            )
+        } else {
+            format!("{}: the connection to {url} was lost before an answer: {cause}.", self.name)
+        };
+        ModelError::new(ModelErrorKind::Connection, message)
+    }
+
+    /// Nothing arrived for too long.
+    pub(super) fn stalled(&self, limit: Duration) -> ModelError {
+        let message = format!(
+            "{}: nothing arrived from {} for {}. Try again; if it stays so, look at the server.",
+            self.name,
+            self.provider.shown_url,
+            shown_delay(limit),
+        );
+        ModelError::new(ModelErrorKind::Stalled, message)
+    }
+
+    /// The server answered with success, but with a page.
+    pub(super) fn not_a_stream(&self, content_type: &str, body: &[u8]) -> ModelError {
+        let words = foreign_text::words_of_page(&String::from_utf8_lossy(body));
+        let message = format!(
+            "{} answered with {}, not with an answer: {}. {}",
+            self.name,
+            self.bounded(content_type, 60),
+            self.bounded(&words, SHOWN),
+            self.check_address(),
+        );
+        ModelError::new(ModelErrorKind::Malformed, message)
+    }
+
+    /// Foreign text, fit to be shown.
+    fn bounded(&self, text: &str, limit: usize) -> String {
+        // Secrets go before the cut, which might leave the better half of one.
+        let clean = self.provider.secrets.redact(&foreign_text::clean(text));
+        foreign_text::cut(&clean, limit)
+    }
+}
+
+/// How many characters of a server's words are shown.
+const SHOWN: usize = 400;
+
+fn request_id(headers: &HeaderMap) -> Option<&str> {
+    ["request-id", "x-request-id"].iter().find_map(|name| headers.get(*name)?.to_str().ok())
+}
+
+/// The innermost cause: the outer ones only say that a request was sent. Without the address,
+/// which may hold a password.
+fn root_cause(error: &reqwest::Error) -> String {
+    let mut cause = error.source();
+    let mut text = None;
+    while let Some(inner) = cause {
+        text = Some(inner.to_string());
+        cause = inner.source();
+    }
+    text.unwrap_or_else(|| "no reason given".to_owned())
+}
+
+fn is_tls(error: &reqwest::Error) -> bool {
+    let mut cause = error.source();
+    while let Some(inner) = cause {
+        let wrapped = inner.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
+        if inner.is::<rustls::Error>() || wrapped.is_some_and(|inner| inner.is::<rustls::Error>()) {
+            return true;
+        }
+        cause = inner.source();
+    }
+    false
+}
+
+fn shown_delay(delay: Duration) -> String {
+    match delay.as_secs() {
+        0 => format!("{} ms", delay.as_millis()),
+        seconds @ 1..120 => format!("{seconds} s"),
+        seconds @ 120..7200 => format!("{} minutes", seconds / 60),
+        seconds => format!("{} hours", seconds / 3600),
+    }
+}

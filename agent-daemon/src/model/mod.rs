@@ -1,0 +1,34 @@
+//! The models: three wire formats over HTTP, and a built-in one that needs neither network nor key.
+//!
+//! To read the code, begin with [`catalog`](ModelCatalog), then `remote`, which carries out one
+//! request, and one of the wire formats: `openai_completions`, `anthropic_messages` or
+//! `openai_responses`. In each, `request` is a function from the transcript to JSON and `decoder` a
+//! machine from events to model events; neither does I/O. `history` is what all of them send.
+//!
+//! Owns: everything between [`agent_core::Model`] and a provider's server.
+//! Never: retries; that is the loop's work, and visible. Shows a key.
+
+mod abilities;
+mod answer_stream;
+mod catalog;
+mod failure;
+mod foreign_text;
+mod history;
+mod http;
+mod offline;
+mod openai_completions;
+mod provider;
+mod remote;
+mod retry_after;
+mod secret;
+mod sse;
+
+#[cfg(test)]
+mod recorded;
+#[cfg(test)]
+mod test_requests;
+#[cfg(test)]
+mod test_transcripts;
+
+pub use catalog::{ModelCatalog, ModelDescription, ModelUnavailable};
+pub use provider::{Api, ModelConfig, ProviderConfig};

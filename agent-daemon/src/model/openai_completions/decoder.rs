@@ -1,0 +1,203 @@
+//! The stream of a chat completion: events in, model events out. Pure.
+
+use agent_core::{ModelEnd, ModelEvent, StopReason, Usage};
+use serde_json::Value;
+
+use super::{calls::Calls, request::REASONING_FIELDS};
+use crate::model::{
+    answer_stream::{Decoder, Progress},
+    failure::{Reported, StreamFailure},
+    sse::SseEvent,
+};
+
+/// The state of one answer.
+#[derive(Debug, Default)]
+pub(in crate::model) struct CompletionsDecoder {
+    calls: Calls,
+    /// The block that text or thinking is being added to.
+    open: Option<(Kind, u32)>,
+    blocks: u32,
+    finish_reason: Option<String>,
+    usage: Usage,
+    done: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Kind {
+    Text,
+    Thinking,
+}
+
+impl Decoder for CompletionsDecoder {
+    fn event(
+        &mut self,
+        event: &SseEvent,
+        events: &mut Vec<ModelEvent>,
+    ) -> Result<(), StreamFailure> {
+        let data = event.data.trim();
+        if data == "[DONE]" {
+            self.done = true;
+            return Ok(());
+        }
+        if data.is_empty() {
+            return Ok(());
+        }
+        let chunk: Value = serde_json::from_str(data)
+            .map_err(|error| StreamFailure::Malformed(format!("an event is no JSON: {error}")))?;
+        if let Some(reported) = failure(&chunk, &event.name) {
+            return Err(StreamFailure::Reported(reported));
+        }
+        if let Some(usage) = chunk.get("usage").and_then(usage) {
+            self.usage = usage;
+        }
+        let choices = chunk.get("choices").and_then(Value::as_array);
+        // Only the first answer was asked for.
+        let first = |choice: &&Value| choice.get("index").and_then(Value::as_i64).unwrap_or(0) == 0;
+        match choices.and_then(|choices| choices.iter().find(first)) {
+            Some(choice) => self.choice(choice, events),
+            None => Ok(()),
+        }
+    }
+
+    fn progress(&self) -> Progress {
+        match (self.done, &self.finish_reason) {
+            (true, _) => Progress::Over,
+            (false, Some(_)) => Progress::Whole,
+            (false, None) => Progress::Going,
+        }
+    }
+
+    fn end(&self) -> Result<ModelEnd, StreamFailure> {
+        let said_something = self.blocks > 0;
+        let stop_reason = match self.finish_reason.as_deref() {
+            Some("length" | "max_tokens") => StopReason::Length,
+            Some("content_filter") => {
+                let why = "its content filter stopped it".to_owned();
+                return Err(StreamFailure::Withheld(why));
+            }
+            Some(failed @ ("error" | "network_error" | "insufficient_system_resource")) => {
+                return Err(StreamFailure::Reported(Reported {
+                    status: Some(500),
+                    message: format!("the answer ended as `{failed}`"),
+                    ..Reported::default()
+                }));
+            }
+            None if !(self.done && said_something) => return Err(StreamFailure::Truncated),
+            _ if self.calls.is_empty() => StopReason::Stop,
+            _ => StopReason::ToolUse,
+        };
+        self.calls.check()?;
+        Ok(ModelEnd { stop_reason, usage: self.usage })
+    }
+}
+
+impl CompletionsDecoder {
+    fn choice(
+        &mut self,
+        choice: &Value,
+        events: &mut Vec<ModelEvent>,
+    ) -> Result<(), StreamFailure> {
+        // `message` where a server answers in one piece.
+        let delta = choice.get("delta").or_else(|| choice.get("message")).unwrap_or(&Value::Null);
+        let reasoning = REASONING_FIELDS.iter().find_map(|field| {
+            Some((*field, delta.get(field)?.as_str().filter(|text| !text.is_empty())?))
+        });
+        if let Some((field, text)) = reasoning {
+            self.think(text, Some(field), events);
+        }
+        match delta.get("content") {
+            Some(Value::String(text)) => self.say(text, events),
+            Some(Value::Array(parts)) => parts.iter().for_each(|part| self.part(part, events)),
+            _ => {}
+        }
+        if let Some(refusal) = delta.get("refusal").and_then(Value::as_str) {
+            self.say(refusal, events);
+        }
+        for entry in delta.get("tool_calls").and_then(Value::as_array).into_iter().flatten() {
+            self.open = None;
+            let blocks = &mut self.blocks;
+            let next_block = || {
+                *blocks += 1;
+                *blocks - 1
+            };
+            self.calls.piece(entry, next_block, events)?;
+        }
+        let reason = choice.get("finish_reason").and_then(Value::as_str);
+        if let Some(reason) = reason.filter(|reason| !reason.is_empty()) {
+            self.finish_reason = Some(reason.to_owned());
+        }
+        if let Some(usage) = choice.get("usage").and_then(usage) {
+            self.usage = usage;
+        }
+        Ok(())
+    }
+
+    /// One part of a content that is a list, as Mistral sends it.
+    fn part(&mut self, part: &Value, events: &mut Vec<ModelEvent>) {
+        if let Some(text) = part.get("text").and_then(Value::as_str) {
+            self.say(text, events);
+        }
+        for thought in part.get("thinking").and_then(Value::as_array).into_iter().flatten() {
+            if let Some(text) = thought.get("text").and_then(Value::as_str) {
+                self.think(text, None, events);
+            }
+        }
+    }
+
+    fn say(&mut self, text: &str, events: &mut Vec<ModelEvent>) {
+        if !text.is_empty() {
+            let (index, _) = self.block(Kind::Text);
+            events.push(ModelEvent::Text { index, delta: text.to_owned() });
+        }
+    }
+
+    /// The field's name goes along as the signature: it says where to put the thought back.
+    fn think(&mut self, text: &str, field: Option<&str>, events: &mut Vec<ModelEvent>) {
+        let (index, begins) = self.block(Kind::Thinking);
+        events.push(ModelEvent::Thinking { index, delta: text.to_owned() });
+        if let Some(field) = field.filter(|_| begins) {
+            events.push(ModelEvent::ThinkingSignature { index, signature: field.to_owned() });
+        }
+    }
+
+    /// The block that a piece of this kind belongs to, and whether it begins with it.
+    fn block(&mut self, kind: Kind) -> (u32, bool) {
+        match self.open {
+            Some((open, index)) if open == kind => (index, false),
+            _ => {
+                let index = self.blocks;
+                self.blocks += 1;
+                self.open = Some((kind, index));
+                (index, true)
+            }
+        }
+    }
+}
+
+/// An error object, wrapped or bare.
+fn failure(chunk: &Value, event_name: &str) -> Option<Reported> {
+    let is_error = chunk.get("error").is_some_and(|error| !error.is_null())
+        || event_name == "error"
+        || chunk.get("object").and_then(Value::as_str) == Some("error");
+    if !is_error {
+        return None;
+    }
+    let otherwise = || Reported { message: chunk.to_string(), ..Reported::default() };
+    Some(Reported::from_json(chunk).unwrap_or_else(otherwise))
+}
+
+/// The input of the contract leaves out what the cache gave.
+fn usage(usage: &Value) -> Option<Usage> {
+    let number = |pointer: &str| usage.pointer(pointer).and_then(Value::as_u64);
+    let prompt = number("/prompt_tokens")?;
+    let cache_read = number("/prompt_tokens_details/cached_tokens")
+        .or_else(|| number("/prompt_cache_hit_tokens"))
+        .unwrap_or(0);
+    let cache_write = number("/prompt_tokens_details/cache_write_tokens").unwrap_or(0);
+    Some(Usage {
+        input: prompt.saturating_sub(cache_read).saturating_sub(cache_write),
+        output: number("/completion_tokens").unwrap_or(0),
+        cache_read,
+        cache_write,
+    })
+}

@@ -1,0 +1,204 @@
+//! One provider: what its configuration says, and what that comes to.
+//!
+//! Owns: the configuration's types, the address and headers of a provider's requests, and what is
+//! wrong with a provider that cannot be asked.
+//! Never: sends anything.
+
+use std::collections::BTreeMap;
+
+use reqwest::{
+    Url,
+    header::{HeaderMap, HeaderName, HeaderValue},
+};
+use serde::{Deserialize, Serialize};
+
+use super::secret::{Secret, Secrets};
+
+/// A table `[providers.NAME]` of the configuration file.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ProviderConfig {
+    /// The wire format that it speaks.
+    pub api: Api,
+    /// Where it is. An OpenAI one includes `/v1`, an Anthropic one does not.
+    pub base_url: String,
+    /// The environment variable that holds the key; the key itself is never in a file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub api_key_env: Option<String>,
+    /// Headers to send besides, or instead of, the usual ones.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub headers: Option<BTreeMap<String, String>>,
+    /// The models. With none, any id is passed on to the provider.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub models: Vec<ModelConfig>,
+}
+
+/// One entry of a provider's `models`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ModelConfig {
+    /// The provider's own name of it.
+    pub id: String,
+    /// How many tokens fit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub context_window: Option<u64>,
+    /// How many tokens one answer may have.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_output_tokens: Option<u64>,
+    /// Whether it sees pictures.
+    #[serde(default)]
+    pub images: bool,
+    /// Whether it can be told how much to think.
+    #[serde(default)]
+    pub thinking: bool,
+}
+
+/// The wire formats that are spoken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Api {
+    /// OpenAI's chat completions, which nearly every server imitates.
+    OpenaiCompletions,
+}
+
+/// A provider that can be asked.
+#[derive(Debug)]
+pub(super) struct Provider {
+    /// The first half of its models' names.
+    pub(super) name: String,
+    pub(super) api: Api,
+    /// Where its requests go, query included.
+    pub(super) url: Url,
+    /// Where it is, for people: without user, password and query.
+    pub(super) shown_url: String,
+    /// Which setting says where it is, for people.
+    pub(super) address_setting: String,
+    /// The variable that holds its key, for people.
+    pub(super) key_variable: Option<String>,
+    /// All headers of its requests, the key among them.
+    pub(super) headers: HeaderMap,
+    /// What its errors must not show.
+    pub(super) secrets: Secrets,
+}
+
+impl Api {
+    /// The name in the configuration.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Api::OpenaiCompletions => "openai-completions",
+        }
+    }
+
+    /// The path of a request, after the provider's base.
+    fn path(self, _base: &str) -> &'static str {
+        match self {
+            Api::OpenaiCompletions => "/chat/completions",
+        }
+    }
+}
+
+impl Provider {
+    /// Checks a configuration and completes it with the key from the environment.
+    ///
+    /// # Errors
+    /// Why the provider cannot be asked, and what to do.
+    pub(super) fn new(
+        name: &str,
+        config: &ProviderConfig,
+        address_setting: String,
+        env: &dyn Fn(&str) -> Option<String>,
+    ) -> Result<Self, String> {
+        let mut url = base_url(&config.base_url)
+            .map_err(|problem| format!("{address_setting} is not usable: {problem}"))?;
+        let mut secrets = Secrets::default();
+        secrets.add(url.password().unwrap_or_default());
+        let shown_url = shown(&url);
+        let base = url.path().trim_end_matches('/').to_owned();
+        url.set_path(&format!("{base}{}", config.api.path(&base)));
+        let key = match &config.api_key_env {
+            None => None,
+            Some(variable) => Some(key_from(variable, env)?),
+        };
+        if let Some((value, _)) = &key {
+            secrets.add(value);
+        }
+        let mut headers = HeaderMap::new();
+        add_usual_headers(&mut headers, config.api, key.as_ref().map(|(_, secret)| secret))
+            .map_err(|()| unusable_key(config.api_key_env.as_deref().unwrap_or_default()))?;
+        for (header, value) in config.headers.iter().flatten() {
+            secrets.add(value);
+            let (header, value) = custom_header(name, header, value)?;
+            headers.insert(header, value);
+        }
+        Ok(Provider {
+            name: name.to_owned(),
+            api: config.api,
+            url,
+            shown_url,
+            address_setting,
+            key_variable: config.api_key_env.clone(),
+            headers,
+            secrets,
+        })
+    }
+}
+
+fn base_url(text: &str) -> Result<Url, String> {
+    let url = Url::parse(text.trim()).map_err(|error| format!("{error}"))?;
+    if !matches!(url.scheme(), "http" | "https") {
+        return Err("it must begin with http:// or https://".to_owned());
+    }
+    Ok(url)
+}
+
+fn shown(url: &Url) -> String {
+    let mut shown = url.clone();
+    // Both fail only for addresses without a host, which http and https do not have.
+    let _ = shown.set_username("");
+    let _ = shown.set_password(None);
+    shown.set_query(None);
+    shown.set_fragment(None);
+    shown.as_str().trim_end_matches('/').to_owned()
+}
+
+fn key_from(
+    variable: &str,
+    env: &dyn Fn(&str) -> Option<String>,
+) -> Result<(String, Secret), String> {
+    let value = env(variable).filter(|value| !value.trim().is_empty());
+    let value = value.ok_or_else(|| {
+        format!("the environment variable {variable}, which holds its key, is not set")
+    })?;
+    let secret = Secret::new(&value);
+    Ok((value, secret))
+}
+
+fn unusable_key(variable: &str) -> String {
+    format!("the key in the environment variable {variable} has characters that no key can have")
+}
+
+fn add_usual_headers(headers: &mut HeaderMap, api: Api, key: Option<&Secret>) -> Result<(), ()> {
+    headers.insert("content-type", HeaderValue::from_static("application/json"));
+    headers.insert("accept", HeaderValue::from_static("text/event-stream, application/json"));
+    if let Some(key) = key {
+        let (name, prefix) = match api {
+            Api::OpenaiCompletions => ("authorization", "Bearer "),
+        };
+        headers.insert(name, key.header(prefix).map_err(|_| ())?);
+    }
+    Ok(())
+}
+
+fn custom_header(
+    provider: &str,
+    header: &str,
+    value: &str,
+) -> Result<(HeaderName, HeaderValue), String> {
+    let name = HeaderName::try_from(header)
+        .map_err(|_| format!("`{header}` in [providers.{provider}.headers] is no header name"))?;
+    // The value may be a key and is not repeated.
+    let value = Secret::new(value).header("").map_err(|_| {
+        format!("the value of `{header}` in [providers.{provider}.headers] cannot be sent")
+    })?;
+    Ok((name, value))
+}
