@@ -12,6 +12,7 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
+use serde::{Deserialize, Serialize};
 use tokio::{runtime::Handle, sync::oneshot};
 
 use crate::{
@@ -112,7 +113,10 @@ pub enum Intent {
 }
 
 /// What a prompt does while a run is active.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema,
+)]
+#[serde(rename_all = "camelCase")]
 pub enum OnBusy {
     /// It fails.
     #[default]
@@ -124,7 +128,8 @@ pub enum OnBusy {
 }
 
 /// What queued input does when no run takes input.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase")]
 pub enum NoRun {
     /// It fails.
     Reject,
@@ -152,7 +157,8 @@ pub struct Accepted {
 }
 
 /// What became of accepted input.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase")]
 pub enum Disposition {
     /// It started a run.
     Started,

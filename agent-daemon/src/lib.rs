@@ -6,4 +6,5 @@ pub mod codec;
 pub mod error;
 pub mod model;
 pub mod params;
+pub mod paths;
 pub mod protocol;

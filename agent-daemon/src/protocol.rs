@@ -10,6 +10,7 @@ use agent_core::{
     AgentState, Block, ConfigChange, Event, LastRun, Message, MessageId, QueueMode, Queued, RunId,
     ThinkingLevel, ToolExecution, Undelivered, WhenIdle,
 };
+pub use agent_core::{Disposition, NoRun, OnBusy};
 use schemars::JsonSchema;
 use serde::{
     Deserialize, Deserializer, Serialize, Serializer,
@@ -264,7 +265,7 @@ params! {
         expected_run_id: Option<RunId>,
         /// What becomes of it when no run can take it; the session's setting without it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        when_idle: Option<NoRunning>,
+        when_idle: Option<NoRun>,
         /// Makes a repeated call harmless: seen again, the first answer is given again.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         client_message_id: Option<String>,
@@ -414,31 +415,6 @@ pub enum ShutdownScope {
     Daemon,
 }
 
-/// What becomes of a prompt while a run is active.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub enum OnBusy {
-    /// It is refused.
-    #[default]
-    Reject,
-    /// It steers the run.
-    Steer,
-    /// It follows the run up.
-    FollowUp,
-}
-
-/// What becomes of `steer` and `followUp` when no run can take them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub enum NoRunning {
-    /// They are refused.
-    Reject,
-    /// They wait for the next run.
-    Hold,
-    /// They start one.
-    Prompt,
-}
-
 /// Which queues to clear.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -545,20 +521,6 @@ pub struct QueueResult {
     pub seq: u64,
 }
 
-/// What became of a user's message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub enum Disposition {
-    /// It began a run.
-    Started,
-    /// It waits for the run's next model request.
-    Steered,
-    /// It waits until the run would stop.
-    Queued,
-    /// It waits for the next run.
-    Held,
-}
-
 /// What `continue` gives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -653,32 +615,37 @@ pub struct GetMessagesResult {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ListModelsResult {
     /// All models that are configured.
-    pub models: Vec<ModelEntry>,
+    pub models: Vec<ModelDescription>,
     /// The session's model, as `PROVIDER/ID`.
     pub current: String,
 }
 
 /// One model, as `listModels` shows it.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct ModelEntry {
-    /// As `PROVIDER/ID`.
-    pub name: String,
-    /// The provider's protocol.
+pub struct ModelDescription {
+    /// `PROVIDER/ID`. An ID of `*` stands for any that the provider knows.
+    pub id: String,
+    /// The provider's name.
+    pub provider: String,
+    /// The wire format that it speaks, as the configuration names it; `offline` for the built-in
+    /// model, which is on no wire.
     pub api: String,
-    /// Tokens that fit into one request and its answer.
+    /// How many tokens fit, where that is configured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub context_window: Option<u64>,
-    /// Tokens that one answer may have.
+    /// How many tokens one answer may have, where that is configured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_output_tokens: Option<u64>,
-    /// Whether it takes images.
+    /// Whether it sees pictures.
     pub images: bool,
-    /// Whether it can think before it answers.
+    /// Whether it can be told how much to think.
     pub thinking: bool,
-    /// Why it cannot be used now.
+    /// Whether it can be used now.
+    pub available: bool,
+    /// If not, why.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub unavailable: Option<String>,
+    pub reason: Option<String>,
 }
 
 /// What methods give that only have an effect.

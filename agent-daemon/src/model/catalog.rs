@@ -8,7 +8,6 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use agent_core::Model;
-use serde::Serialize;
 
 use super::{
     Api, ModelConfig, ProviderConfig,
@@ -18,6 +17,7 @@ use super::{
     provider::Provider,
     remote::RemoteModel,
 };
+use crate::protocol::ModelDescription;
 
 /// The models by provider.
 pub struct ModelCatalog {
@@ -32,34 +32,6 @@ struct Entry {
     is_implicit: bool,
     /// The provider, or why it cannot be asked.
     provider: Result<Arc<Provider>, String>,
-}
-
-/// One entry of `listModels`.
-#[derive(Clone, Debug, PartialEq, Serialize, schemars::JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct ModelDescription {
-    /// `PROVIDER/ID`. An ID of `*` stands for any that the provider knows.
-    pub id: String,
-    /// The provider's name.
-    pub provider: String,
-    /// The wire format that it speaks, as the configuration names it; `offline` for the built-in
-    /// model, which is on no wire.
-    pub api: String,
-    /// How many tokens fit, where that is configured.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub context_window: Option<u64>,
-    /// How many tokens one answer may have, where that is configured.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub max_output_tokens: Option<u64>,
-    /// Whether it sees pictures.
-    pub images: bool,
-    /// Whether it can be told how much to think.
-    pub thinking: bool,
-    /// Whether it can be used now.
-    pub available: bool,
-    /// If not, why.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub reason: Option<String>,
 }
 
 /// A model that cannot be used (error 1012).

@@ -30,5 +30,5 @@ mod test_requests;
 #[cfg(test)]
 mod test_transcripts;
 
-pub use catalog::{ModelCatalog, ModelDescription, ModelUnavailable};
+pub use catalog::{ModelCatalog, ModelUnavailable};
 pub use provider::{Api, ModelConfig, ProviderConfig};
