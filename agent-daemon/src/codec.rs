@@ -23,7 +23,10 @@ pub enum Frame<'a> {
     /// Bytes that are no text.
     NotUtf8,
     /// A message over the limit. Its bytes are skipped.
-    TooLarge,
+    TooLarge {
+        /// In bytes.
+        limit: usize,
+    },
 }
 
 /// Why no further frame can be found in a stream.
@@ -163,7 +166,7 @@ impl Decoder {
 
     fn frame(&self, found: Found) -> Frame<'_> {
         match found {
-            Found::TooLarge => Frame::TooLarge,
+            Found::TooLarge => Frame::TooLarge { limit: self.max_message_bytes },
             Found::Message(range) => match std::str::from_utf8(&self.buffer[range]) {
                 Ok(text) => Frame::Message(text),
                 Err(_) => Frame::NotUtf8,
@@ -472,7 +475,8 @@ mod tests {
                 story.push('|');
             }
             Ok(Frame::NotUtf8) => story.push_str("[not utf-8]"),
-            Ok(Frame::TooLarge) => story.push_str("[too large]"),
+            Ok(Frame::TooLarge { limit: MAX }) => story.push_str("[too large]"),
+            Ok(Frame::TooLarge { .. }) => story.push_str("[wrong limit]"),
             Err(FrameError::FirstByte(_)) => story.push_str("[first byte]"),
             Err(FrameError::Header) => story.push_str("[header]"),
             Err(FrameError::ContentLength) => story.push_str("[content length]"),

@@ -2,9 +2,19 @@
 //!
 //! To read the code, begin with [`protocol`].
 
+pub mod caller;
+mod calls;
 pub mod codec;
+pub mod connection;
+pub mod entry;
 pub mod error;
+pub mod fanout;
 pub mod model;
+pub mod outbox;
 pub mod params;
 pub mod paths;
 pub mod protocol;
+pub mod request;
+pub mod server;
+pub mod subscription;
+pub mod transport;

@@ -1,0 +1,128 @@
+//! The peer of one connection, as methods see it.
+//!
+//! Owns: who the peer says it is, and whether it may speak.
+//! Never: outlives its connection's subscriptions; they end with the connection.
+
+use std::sync::{
+    Arc, OnceLock,
+    atomic::{AtomicBool, Ordering},
+};
+
+use crate::{
+    error::RpcError, fanout::EventLog, outbox::Outbox, protocol::SubscribeParams, server::Server,
+    transport::Transport,
+};
+
+/// The peer of one connection. Methods find it, as an `Arc`, in their extensions.
+#[derive(Debug)]
+pub struct Caller {
+    connection: u64,
+    transport: Transport,
+    server: Arc<Server>,
+    client: OnceLock<Arc<str>>,
+    is_authorized: AtomicBool,
+    has_shut_down: AtomicBool,
+    pub(crate) outbox: Outbox,
+}
+
+impl Caller {
+    pub(crate) fn new(server: Arc<Server>, transport: Transport) -> Arc<Self> {
+        Arc::new(Caller {
+            connection: server.open(),
+            transport,
+            client: OnceLock::new(),
+            is_authorized: AtomicBool::new(!transport.needs_token()),
+            has_shut_down: AtomicBool::new(false),
+            outbox: Outbox::new(server.limits.outbox),
+            server,
+        })
+    }
+
+    /// The connection's number.
+    pub fn connection(&self) -> u64 {
+        self.connection
+    }
+
+    /// How the peer reached us.
+    pub fn transport(&self) -> Transport {
+        self.transport
+    }
+
+    /// What all connections share.
+    pub fn server(&self) -> &Arc<Server> {
+        &self.server
+    }
+
+    /// The name that the peer gave itself, once it has.
+    pub fn client(&self) -> Option<&Arc<str>> {
+        self.client.get()
+    }
+
+    /// Lets the peer in, if its transport needs no token or this is it.
+    ///
+    /// # Errors
+    /// It is not, or there is none. Everything but `initialize` stays refused.
+    pub fn authorize(&self, token: Option<&str>) -> Result<(), RpcError> {
+        if self.transport.needs_token() {
+            let expected = self.server.token.as_ref().ok_or(RpcError::Unauthorized)?;
+            if !expected.is(token.unwrap_or_default()) {
+                return Err(RpcError::Unauthorized);
+            }
+        }
+        self.is_authorized.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Whether the peer may do anything but `initialize`.
+    pub fn is_authorized(&self) -> bool {
+        self.is_authorized.load(Ordering::Relaxed)
+    }
+
+    /// Keeps the name that the peer gives itself.
+    ///
+    /// # Errors
+    /// It has given one before; nothing changes.
+    pub fn initialize(&self, client: &str) -> Result<(), RpcError> {
+        let problem = "this connection is initialized already".to_owned();
+        self.client.set(client.into()).map_err(|_| RpcError::InvalidRequest { problem })
+    }
+
+    /// Subscribes to a session's events, cut between two events at this moment. The first frame
+    /// follows the answer of the call that this is called from, which must be a synchronous method.
+    ///
+    /// # Errors
+    /// One subscription too many, or events that have not happened yet.
+    pub fn subscribe(
+        &self,
+        log: &Arc<EventLog>,
+        params: &SubscribeParams,
+    ) -> Result<Arc<str>, RpcError> {
+        self.outbox.subscribe(log, params)
+    }
+
+    /// Ends one of the connection's own subscriptions; false if there is none of that name.
+    pub fn unsubscribe(&self, id: &str) -> bool {
+        self.outbox.unsubscribe(id)
+    }
+
+    /// Completes when each of the connection's subscriptions to the session has been sent
+    /// everything up to `seq`, so that an answer given now comes after it (3.2).
+    pub async fn events_sent(&self, log: &Arc<EventLog>, seq: u64) {
+        self.outbox.events_sent(log, seq).await;
+    }
+
+    /// Whether a `shutdown` of this connection succeeded.
+    pub fn has_shut_down(&self) -> bool {
+        self.has_shut_down.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn note_shutdown(&self) {
+        self.has_shut_down.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Caller {
+    fn drop(&mut self) {
+        self.server.close();
+    }
+}

@@ -1,0 +1,294 @@
+//! One client connection: a reading side that carries out calls in order, and a writing side that
+//! drains the outbox.
+//!
+//! Owns: the peer's bytes in both directions, and why the connection ended.
+//! Never: takes a run with it. What it takes is its own: subscriptions and waiting calls.
+
+use std::{future::Future, io, pin::Pin, sync::Arc, time::Duration};
+
+use tokio::{
+    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
+    time::timeout,
+};
+use tracing::Instrument;
+
+use crate::{
+    caller::Caller,
+    calls::{Calls, Then},
+    codec::{Decoder, FrameError},
+    outbox::{Batch, Outbox},
+    protocol::{Method, Shutdown},
+    server::Server,
+    transport::Transport,
+};
+
+/// How long a connection that ends for its peer's fault goes on writing.
+const LAST_WRITE: Duration = Duration::from_secs(2);
+/// How long calls may still wait when the server stops.
+const LAST_WAIT: Duration = Duration::from_secs(2);
+
+/// Why a connection ended.
+#[derive(Debug)]
+pub enum Ending {
+    /// The peer sends nothing more; everything that it asked for is answered.
+    EndOfInput,
+    /// What the peer sends cannot be told apart into messages.
+    Unreadable(FrameError),
+    /// The peer does not read any more.
+    PeerGone(io::Error),
+    /// The peer said `exit`.
+    Exit {
+        /// Whether a `shutdown` of this connection succeeded before.
+        after_shutdown: bool,
+    },
+    /// [`Server::stop`] was called.
+    Stopped,
+    /// The peer did not show the token in time.
+    Unauthorized,
+}
+
+/// Completes when the peer is gone altogether.
+pub type Hangup = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// One connection over a stream of bytes.
+pub struct Connection<R, W> {
+    server: Arc<Server>,
+    caller: Arc<Caller>,
+    calls: Calls,
+    input: Input<R>,
+    output: Output<W>,
+    hangup: Hangup,
+    span: tracing::Span,
+}
+
+struct Input<R> {
+    reader: R,
+    decoder: Decoder,
+}
+
+struct Output<W> {
+    writer: W,
+    batch: Batch,
+    /// How much of the batch is written.
+    written: usize,
+    stall: Duration,
+}
+
+/// Serves one connection to its end.
+pub async fn serve_bytes<R, W>(
+    server: Arc<Server>,
+    reader: R,
+    writer: W,
+    transport: Transport,
+) -> Ending
+where
+    R: AsyncRead + Unpin + Send,
+    W: AsyncWrite + Unpin + Send,
+{
+    let mut connection = Connection::new(server, reader, writer, transport);
+    let ending = connection.serve().await;
+    connection.finish(&ending).await;
+    ending
+}
+
+impl<R, W> Connection<R, W>
+where
+    R: AsyncRead + Unpin + Send,
+    W: AsyncWrite + Unpin + Send,
+{
+    /// A connection that nothing was read from yet.
+    pub fn new(server: Arc<Server>, reader: R, writer: W, transport: Transport) -> Self {
+        let caller = Caller::new(server.clone(), transport);
+        let decoder = Decoder::new(server.limits.max_message_bytes);
+        let span = tracing::info_span!("connection", id = caller.connection(), %transport);
+        let stall = server.limits.stall;
+        Connection {
+            calls: Calls::new(caller.clone()),
+            input: Input { reader, decoder },
+            output: Output { writer, batch: Batch::default(), written: 0, stall },
+            hangup: Box::pin(std::future::pending()),
+            server,
+            caller,
+            span,
+        }
+    }
+
+    /// Ends the connection as soon as `hangup` completes.
+    pub fn with_hangup(mut self, hangup: Hangup) -> Self {
+        self.hangup = hangup;
+        self
+    }
+
+    /// Serves the peer until it ends, or must be ended. At the end of the input, calls that wait
+    /// are answered first. What waits for subscriptions is left to [`finish`](Self::finish).
+    pub async fn serve(&mut self) -> Ending {
+        let span = self.span.clone();
+        let ending = self.serve_in_span().instrument(span.clone()).await;
+        span.in_scope(|| tracing::info!(?ending, "connection ended"));
+        ending
+    }
+
+    async fn serve_in_span(&mut self) -> Ending {
+        tracing::debug!("connection opened");
+        let Connection { server, caller, calls, input, output, hangup, .. } = self;
+        let outbox = &caller.outbox;
+        let ending = tokio::select! {
+            ending = input.run(caller, calls) => ending,
+            // It never ends well.
+            Err(error) = output.run(outbox, UntilWhen::Forever) => Ending::PeerGone(error),
+            () = hangup => Ending::PeerGone(io::ErrorKind::BrokenPipe.into()),
+            () = unauthorized(caller) => Ending::Unauthorized,
+            () = server.stop.cancelled() => Ending::Stopped,
+        };
+        let patience = match ending {
+            Ending::Stopped => LAST_WAIT,
+            _ => return ending,
+        };
+        tokio::select! {
+            _ = timeout(patience, calls.settled()) => {}
+            Err(error) = output.run(outbox, UntilWhen::Forever) => return Ending::PeerGone(error),
+        }
+        ending
+    }
+
+    /// Writes what waits for the peer and closes the connection. Sessions that have ended by now
+    /// have their last word.
+    pub async fn finish(mut self, ending: &Ending) {
+        self.calls.abandon();
+        self.caller.outbox.end_at_head();
+        let last_write = match ending {
+            Ending::PeerGone(_) => return,
+            Ending::EndOfInput | Ending::Stopped => Duration::MAX,
+            Ending::Unreadable(_) | Ending::Exit { .. } | Ending::Unauthorized => LAST_WRITE,
+        };
+        let Connection { caller, output, span, .. } = &mut self;
+        let written = async {
+            output.run(&caller.outbox, UntilWhen::Drained).await?;
+            output.writer.shutdown().await
+        };
+        // A peer that does not take its last bytes loses them.
+        if !matches!(timeout(last_write, written.instrument(span.clone())).await, Ok(Ok(()))) {
+            span.in_scope(|| tracing::debug!("the last bytes were not taken"));
+        }
+    }
+}
+
+impl<R, W> Drop for Connection<R, W> {
+    fn drop(&mut self) {
+        // Not left to the caller's last reference: a method may have kept one.
+        self.caller.outbox.close();
+    }
+}
+
+/// Completes when the peer has had its time to show the token and has not.
+async fn unauthorized(caller: &Caller) {
+    tokio::time::sleep(caller.server().limits.authorization).await;
+    if caller.is_authorized() {
+        std::future::pending().await
+    }
+}
+
+impl<R: AsyncRead + Unpin> Input<R> {
+    async fn run(&mut self, caller: &Caller, calls: &mut Calls) -> Ending {
+        let ending = self.read(caller, calls).await;
+        let answers_wait = match ending {
+            Ending::EndOfInput => true,
+            // Nothing more can be read from stdin, as at its end (1.4).
+            Ending::Unreadable(_) => caller.transport() == Transport::Stdio,
+            Ending::Exit { .. } => calls.waits_for(Shutdown::NAME),
+            _ => false,
+        };
+        if answers_wait {
+            calls.settled().await;
+        }
+        match ending {
+            Ending::Exit { .. } => Ending::Exit { after_shutdown: caller.has_shut_down() },
+            other => other,
+        }
+    }
+
+    async fn read(&mut self, caller: &Caller, calls: &mut Calls) -> Ending {
+        const EXIT: Ending = Ending::Exit { after_shutdown: false };
+        loop {
+            loop {
+                // Before each frame: what is read and not carried out yet costs no more memory.
+                caller.outbox.room().await;
+                self.decoder.set_max_message_bytes(max_message_bytes(caller));
+                let Some(frame) = self.decoder.next() else { break };
+                let then = frame.map(|frame| calls.take(frame));
+                self.decoder.framing().inspect(|framing| caller.outbox.set_framing(*framing));
+                match then {
+                    Err(error) => return Ending::Unreadable(error),
+                    Ok(Then::Exit) => return EXIT,
+                    Ok(Then::GoOn) => {}
+                }
+            }
+            match self.reader.read_buf(self.decoder.room()).await {
+                Ok(0) => break,
+                Ok(_) => {}
+                Err(error) => return Ending::PeerGone(error),
+            }
+        }
+        let then = self.decoder.finish().map(|frame| calls.take(frame));
+        self.decoder.framing().inspect(|framing| caller.outbox.set_framing(*framing));
+        match then {
+            Some(Then::Exit) => EXIT,
+            _ => Ending::EndOfInput,
+        }
+    }
+}
+
+fn max_message_bytes(caller: &Caller) -> usize {
+    let limits = caller.server().limits;
+    match caller.is_authorized() {
+        true => limits.max_message_bytes,
+        false => limits.max_message_bytes.min(limits.unauthorized_message_bytes),
+    }
+}
+
+/// How long an output runs.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum UntilWhen {
+    Forever,
+    /// Until nothing waits.
+    Drained,
+}
+
+impl<W: AsyncWrite + Unpin> Output<W> {
+    /// Writes what the outbox has. Dropped in between, it can be run again and loses nothing.
+    async fn run(&mut self, outbox: &Outbox, until: UntilWhen) -> io::Result<()> {
+        loop {
+            self.write_batch(outbox).await?;
+            outbox.fill(&mut self.batch);
+            if self.batch.bytes.is_empty() {
+                if until == UntilWhen::Drained {
+                    return Ok(());
+                }
+                outbox.wake().await;
+            }
+        }
+    }
+
+    async fn write_batch(&mut self, outbox: &Outbox) -> io::Result<()> {
+        while self.written < self.batch.bytes.len() {
+            let rest = &self.batch.bytes[self.written..];
+            // Each piece that the peer takes gives it all the time again (4.6).
+            let taken = timeout(self.stall, self.writer.write(rest)).await;
+            match taken.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?? {
+                0 => return Err(io::ErrorKind::WriteZero.into()),
+                taken => self.written += taken,
+            }
+        }
+        if self.written > 0 {
+            self.written = 0;
+            outbox.written(&mut self.batch);
+            timeout(self.stall, self.writer.flush())
+                .await
+                .map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,114 @@
+//! What all connections share.
+//!
+//! Owns: the method table, the limits, the token and the number of open connections.
+//! Never: knows what a method does.
+
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use jsonrpsee::Methods;
+use tokio_util::sync::CancellationToken;
+
+use crate::{outbox::OutboxLimits, transport::Token};
+
+/// The bounds on every connection. The defaults are the protocol's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// A longer message is skipped (1.3).
+    pub max_message_bytes: usize,
+    /// The same, while the peer has not shown the token that it needs.
+    pub unauthorized_message_bytes: usize,
+    /// How long a peer may take to show the token.
+    pub authorization: Duration,
+    /// Calls of one connection that may wait aside (1.6).
+    pub waiting_calls: usize,
+    /// What a connection may have in flight.
+    pub outbox: OutboxLimits,
+    /// How long nothing may be read of what waits, before the connection is closed (4.6).
+    pub stall: Duration,
+    /// Connections that one listener serves at once; others wait to be accepted.
+    pub connections: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits {
+            max_message_bytes: 32 << 20,
+            unauthorized_message_bytes: 64 << 10,
+            authorization: Duration::from_secs(30),
+            waiting_calls: 32,
+            outbox: OutboxLimits::default(),
+            stall: Duration::from_secs(60),
+            connections: 1024,
+        }
+    }
+}
+
+/// What all connections share.
+pub struct Server {
+    pub(crate) methods: Methods,
+    pub(crate) limits: Limits,
+    pub(crate) token: Option<Token>,
+    /// Fires when connections are to end.
+    pub(crate) stop: CancellationToken,
+    opened: AtomicU64,
+    open: AtomicUsize,
+}
+
+impl Server {
+    /// A server of these methods. Peers over TCP or WebSocket need the token; without one nobody
+    /// gets in that way.
+    pub fn new(methods: impl Into<Methods>, limits: Limits, token: Option<Token>) -> Arc<Self> {
+        Arc::new(Server {
+            methods: methods.into(),
+            limits,
+            token,
+            stop: CancellationToken::new(),
+            opened: AtomicU64::new(0),
+            open: AtomicUsize::new(0),
+        })
+    }
+
+    /// How many connections are open.
+    pub fn connections(&self) -> usize {
+        self.open.load(Ordering::Relaxed)
+    }
+
+    /// The limits.
+    pub fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    /// Ends every connection, after what is in flight has been answered and what waits for
+    /// subscriptions has been written; no new ones are accepted.
+    pub fn stop(&self) {
+        self.stop.cancel();
+    }
+
+    /// Whether [`stop`](Server::stop) was called.
+    pub fn is_stopping(&self) -> bool {
+        self.stop.is_cancelled()
+    }
+
+    /// The next connection's number. Numbers count from 1 and are never used again.
+    pub(crate) fn open(&self) -> u64 {
+        self.open.fetch_add(1, Ordering::Relaxed);
+        self.opened.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    pub(crate) fn close(&self) {
+        self.open.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl fmt::Debug for Server {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Server").field("connections", &self.connections()).finish_non_exhaustive()
+    }
+}
