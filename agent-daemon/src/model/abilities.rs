@@ -20,8 +20,76 @@ pub(super) fn presumed(api: Api, hosted: bool, id: &str) -> ModelConfig {
 /// Whether a hosted model can be told how much to think.
 fn thinks(api: Api, id: &str) -> bool {
     match api {
-        Api::OpenaiCompletions => {
-            ["o1", "o3", "o4", "gpt-5", "gpt-6", "codex"].iter().any(|new| id.starts_with(new))
+        Api::AnthropicMessages => claude_version(id).is_none_or(|version| version >= (3, 7)),
+        Api::OpenaiCompletions | Api::OpenaiResponses => {
+            let first = ["o1", "o3", "o4", "gpt-5", "gpt-6", "codex"];
+            first.iter().any(|prefix| id.starts_with(prefix))
         }
+    }
+}
+
+/// Whether a model decides by itself how long to think: from Claude 4.6 on a budget is discouraged,
+/// and later refused.
+pub(super) fn thinks_adaptively(id: &str) -> bool {
+    claude_version(id).is_some_and(|version| version >= (4, 6)) || id.starts_with("claude-mythos")
+}
+
+/// The output limit to send where none is configured; Anthropic demands one.
+pub(super) fn presumed_output_limit(id: &str) -> u64 {
+    match claude_version(id) {
+        Some(version) if version < (3, 5) => 4_096,
+        Some(version) if version < (3, 7) => 8_192,
+        Some(_) => 32_000,
+        None => 16_384,
+    }
+}
+
+/// Version 4.6 of `claude-opus-4-6`, 3.7 of `claude-3-7-sonnet-20250219`, 4.0 of
+/// `claude-sonnet-4-20250514`.
+fn claude_version(id: &str) -> Option<(u32, u32)> {
+    let (_, parts) = id.split_once("claude-")?;
+    // Longer numbers are dates.
+    let number = |part: &str| part.parse().ok().filter(|_| part.len() <= 2);
+    let mut parts = parts.split(['-', '.', '@', ':']).skip_while(|part| number(part).is_none());
+    let major = number(parts.next()?)?;
+    Some((major, parts.next().and_then(number).unwrap_or(0)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_read_from_names() {
+        for (id, expected) in [
+            ("claude-opus-4-6", Some((4, 6))),
+            ("claude-opus-4-20250514", Some((4, 0))),
+            ("claude-sonnet-4.5", Some((4, 5))),
+            ("claude-3-7-sonnet-20250219", Some((3, 7))),
+            ("claude-3-haiku-20240307", Some((3, 0))),
+            ("anthropic.claude-haiku-4-5-20251001-v1:0", Some((4, 5))),
+            ("claude-opus-5", Some((5, 0))),
+            ("claude-instant", None),
+            ("gemma", None),
+        ] {
+            assert_eq!(claude_version(id), expected, "{id}");
+        }
+    }
+
+    #[test]
+    fn only_models_that_can_think_are_told_to() {
+        for (api, id, expected) in [
+            (Api::AnthropicMessages, "claude-3-5-sonnet-20241022", false),
+            (Api::AnthropicMessages, "claude-3-7-sonnet-20250219", true),
+            (Api::AnthropicMessages, "claude-opus-4-6", true),
+            (Api::OpenaiResponses, "gpt-4o", false),
+            (Api::OpenaiResponses, "gpt-5.1", true),
+            (Api::OpenaiResponses, "o3-mini", true),
+        ] {
+            assert_eq!(presumed(api, true, id).thinking, expected, "{id}");
+            assert!(!presumed(api, false, id).thinking, "{id} elsewhere");
+        }
+        assert!(thinks_adaptively("claude-opus-4-6") && !thinks_adaptively("claude-opus-4-5"));
+        assert!(thinks_adaptively("claude-mythos-preview") && !thinks_adaptively("gemma"));
     }
 }

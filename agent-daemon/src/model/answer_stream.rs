@@ -5,11 +5,14 @@
 //! Never: reads a socket; loses events that came before a failure.
 
 use agent_core::{ModelEnd, ModelEvent};
+use serde_json::Value;
 
 use super::{
     Api,
+    anthropic_messages::MessagesDecoder,
     failure::StreamFailure,
     openai_completions::CompletionsDecoder,
+    openai_responses::ResponsesDecoder,
     sse::{SseDecoder, SseEvent},
 };
 
@@ -48,12 +51,17 @@ pub(super) struct AnswerStream {
     decoder: Box<dyn Decoder>,
 }
 
+/// More calls than this in one answer are a runaway.
+pub(super) const MOST_CALLS: usize = 128;
+
 /// The largest event: a whole answer in one piece, or arguments with a file in them.
 const LARGEST_EVENT: usize = 16 * 1024 * 1024;
 
 impl AnswerStream {
     pub(super) fn new(api: Api) -> Self {
         let decoder: Box<dyn Decoder> = match api {
+            Api::AnthropicMessages => Box::new(MessagesDecoder::default()),
+            Api::OpenaiResponses => Box::new(ResponsesDecoder::default()),
             Api::OpenaiCompletions => Box::new(CompletionsDecoder::default()),
         };
         AnswerStream { sse: SseDecoder::new(LARGEST_EVENT), decoder }
@@ -106,4 +114,19 @@ impl AnswerStream {
         }
         self.decoder.end()
     }
+}
+
+/// An event's JSON; none where it says nothing, or only that the stream is over.
+///
+/// # Errors
+/// It is no JSON.
+pub(super) fn parse(data: &str) -> Result<Option<Value>, StreamFailure> {
+    let data = data.trim();
+    if data.is_empty() || data == "[DONE]" {
+        return Ok(None);
+    }
+    let parsed = serde_json::from_str(data);
+    parsed
+        .map(Some)
+        .map_err(|error| StreamFailure::Malformed(format!("an event is no JSON ({error}): {data}")))
 }

@@ -59,12 +59,20 @@ struct Implicit {
     default_address: &'static str,
 }
 
-const IMPLICIT: [Implicit; 1] = [Implicit {
-    name: "openai",
-    key: "OPENAI_API_KEY",
-    address: "OPENAI_BASE_URL",
-    default_address: "https://api.openai.com/v1",
-}];
+const IMPLICIT: [Implicit; 2] = [
+    Implicit {
+        name: "openai",
+        key: "OPENAI_API_KEY",
+        address: "OPENAI_BASE_URL",
+        default_address: "https://api.openai.com/v1",
+    },
+    Implicit {
+        name: "anthropic",
+        key: "ANTHROPIC_API_KEY",
+        address: "ANTHROPIC_BASE_URL",
+        default_address: "https://api.anthropic.com",
+    },
+];
 
 impl ModelCatalog {
     /// The configured providers, and those that the environment makes unless one of that name is
@@ -238,12 +246,22 @@ impl Implicit {
         set(self.key)?;
         let address = set(self.address);
         Some(ProviderConfig {
-            api: Api::OpenaiCompletions,
+            api: self.api(address.as_deref()),
             base_url: address.unwrap_or_else(|| self.default_address.to_owned()),
             api_key_env: Some(self.key.to_owned()),
             headers: None,
             models: Vec::new(),
         })
+    }
+
+    /// OpenAI itself keeps the thoughts of its models only in the newer API; what else answers at
+    /// an `OPENAI_BASE_URL` surely speaks the older one.
+    fn api(&self, address: Option<&str>) -> Api {
+        match (self.name, address) {
+            ("anthropic", _) => Api::AnthropicMessages,
+            (_, Some(address)) if !address.contains("//api.openai.com") => Api::OpenaiCompletions,
+            _ => Api::OpenaiResponses,
+        }
     }
 }
 

@@ -168,9 +168,6 @@ impl Asked<'_> {
             location,
         );
         error.retry_after = retry_after(headers, std::time::SystemTime::now());
-        if let Some(delay) = error.retry_after {
-            error.message += &format!(" The server asks to wait {}.", shown_delay(delay));
-        }
         if let Some(id) = request_id(headers) {
             error.message += &format!(" (request {})", self.bounded(id, 100));
         }

@@ -10,6 +10,7 @@
 
 mod abilities;
 mod answer_stream;
+mod anthropic_messages;
 mod catalog;
 mod failure;
 mod foreign_text;
@@ -17,6 +18,7 @@ mod history;
 mod http;
 mod offline;
 mod openai_completions;
+mod openai_responses;
 mod provider;
 mod remote;
 mod retry_after;

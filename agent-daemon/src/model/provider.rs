@@ -59,6 +59,10 @@ pub struct ModelConfig {
 pub enum Api {
     /// OpenAI's chat completions, which nearly every server imitates.
     OpenaiCompletions,
+    /// Anthropic's messages.
+    AnthropicMessages,
+    /// OpenAI's responses.
+    OpenaiResponses,
 }
 
 /// A provider that can be asked.
@@ -86,13 +90,19 @@ impl Api {
     pub(super) fn name(self) -> &'static str {
         match self {
             Api::OpenaiCompletions => "openai-completions",
+            Api::AnthropicMessages => "anthropic-messages",
+            Api::OpenaiResponses => "openai-responses",
         }
     }
 
     /// The path of a request, after the provider's base.
-    fn path(self, _base: &str) -> &'static str {
+    fn path(self, base: &str) -> &'static str {
         match self {
             Api::OpenaiCompletions => "/chat/completions",
+            Api::OpenaiResponses => "/responses",
+            // Many write the version all the same, since the other APIs want it.
+            Api::AnthropicMessages if base.ends_with("/v1") => "/messages",
+            Api::AnthropicMessages => "/v1/messages",
         }
     }
 }
@@ -125,6 +135,11 @@ impl Provider {
         let mut headers = HeaderMap::new();
         add_usual_headers(&mut headers, config.api, key.as_ref().map(|(_, secret)| secret))
             .map_err(|()| unusable_key(config.api_key_env.as_deref().unwrap_or_default()))?;
+        if config.api == Api::AnthropicMessages && url.host_str() == Some("api.anthropic.com") {
+            // Older models think between tool calls only when asked to; newer ones ignore it.
+            let feature = HeaderValue::from_static("interleaved-thinking-2025-05-14");
+            headers.insert("anthropic-beta", feature);
+        }
         for (header, value) in config.headers.iter().flatten() {
             secrets.add(value);
             let (header, value) = custom_header(name, header, value)?;
@@ -180,9 +195,13 @@ fn unusable_key(variable: &str) -> String {
 fn add_usual_headers(headers: &mut HeaderMap, api: Api, key: Option<&Secret>) -> Result<(), ()> {
     headers.insert("content-type", HeaderValue::from_static("application/json"));
     headers.insert("accept", HeaderValue::from_static("text/event-stream, application/json"));
+    if api == Api::AnthropicMessages {
+        headers.insert("anthropic-version", HeaderValue::from_static("2023-06-01"));
+    }
     if let Some(key) = key {
         let (name, prefix) = match api {
-            Api::OpenaiCompletions => ("authorization", "Bearer "),
+            Api::AnthropicMessages => ("x-api-key", ""),
+            _ => ("authorization", "Bearer "),
         };
         headers.insert(name, key.header(prefix).map_err(|_| ())?);
     }

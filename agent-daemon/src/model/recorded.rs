@@ -22,10 +22,13 @@ pub(super) fn told(events: &[ModelEvent], end: &str) -> String {
                 let id: String = id.chars().take(4).collect();
                 (*index, format!("call {id} {name}"), delta)
             }
+            // The last one counts. It may come without a thought, where the provider hides it.
             ModelEvent::ThinkingSignature { index, signature } => {
-                let thought = blocks.iter_mut().find(|block| block.0 == *index);
-                thought.expect("a signature follows its thought").1 =
-                    format!("thinking[{signature}]");
+                let kind = format!("thinking[{signature}]");
+                match blocks.iter_mut().find(|block| block.0 == *index) {
+                    Some(block) => block.1 = kind,
+                    None => blocks.push((*index, kind, String::new())),
+                }
                 continue;
             }
         };
@@ -119,6 +122,38 @@ utf8-emoji: text 🦀🦀🚀👩‍💻🇯🇵👍🏽 | Stop 92+11 cached 52+
 #[test]
 fn recorded_completions_are_understood() {
     check(Api::OpenaiCompletions, "openai-compatible", OPENAI_COMPLETIONS);
+}
+
+const ANTHROPIC_MESSAGES: &str = r#"after-tool-result: text The result is a small demo project in Rust. | Stop 69+11 cached 492+0
+client-disconnect: text The story of a light…252…amed Jameson in 1820 | Truncated
+error-midstream: call EXrW bash {"command": "cargo build"} | Reported(Reported { status: Some(500), codes: ["server_error"], message: "The model produced output that does not match the expected peg-native format" })
+text: text The capital of France is Paris. | Stop 68+8
+text-long: text ```python⏎def add_nu…131…d returns their sum. | Stop 1+37 cached 36+0
+text-max-tokens: text The capital of France | Length 5+4 cached 64+0
+text-stop-sequence: text The capital of France is  | Stop 5+6 cached 64+0
+text-then-tool: text I will open c.txt now.  | call S5nC read_file {"path": "c.txt"} | ToolUse 388+38 cached 28+0
+thinking-then-text: thinking The answer is: The s…65…e Earth's atmosphere | text The Earth's atmosphe…295…he sky appears blue. | Length 1+80 cached 29+0
+thinking-then-tool: thinking ⏎To list the files i…63… using bash, you can | call 8HLc bash {⏎  "command": "ls -l | grep -i "⏎  } | ToolUse 1+47 cached 125+0
+tool-any: call 1xP4 bash {"command": "ls -l | grep -i "} | ToolUse 1+41 cached 117+0
+tool-arguments-cut-off: call 8ybh read_file {"path": | Length 1+12 cached 172+0
+tool-auto: call YcUt bash {"command": "ls -la src"} | ToolUse 22+29 cached 492+0
+tool-named: call PkKZ bash {"command": "ls -l | grep -i "} | ToolUse 1+41 cached 117+0
+tool-parallel-calls: call bCVd read_file {"path": "c.txt"} | ToolUse 359+30 cached 27+0
+utf8-chinese: text 中国的首都是哪里？ | Stop 33+6 cached 53+0
+"#;
+
+#[test]
+fn recorded_messages_are_understood() {
+    check(Api::AnthropicMessages, "anthropic", ANTHROPIC_MESSAGES);
+}
+
+const OPENAI_RESPONSES: &str = r#"text: text The capital of France is Paris. | Stop 68+8
+tool-auto: call call bash {"command": "ls -la src"} | ToolUse 260+29 cached 31+0
+"#;
+
+#[test]
+fn recorded_responses_are_understood() {
+    check(Api::OpenaiResponses, "openai-responses", OPENAI_RESPONSES);
 }
 
 fn check(api: Api, directory: &str, expected: &str) {

@@ -14,9 +14,10 @@ use serde_json::Value;
 use super::{
     Api, ModelConfig,
     answer_stream::{AnswerStream, Progress},
+    anthropic_messages,
     failure::Asked,
     http::{Answer, Http, Interrupted, LONGEST_PAGE},
-    openai_completions,
+    openai_completions, openai_responses,
     provider::Provider,
 };
 
@@ -76,6 +77,8 @@ impl RemoteModel {
 
     fn body(&self, request: &ModelRequest) -> Value {
         match self.provider.api {
+            Api::AnthropicMessages => anthropic_messages::request::body(self, request),
+            Api::OpenaiResponses => openai_responses::request::body(self, request),
             Api::OpenaiCompletions => openai_completions::request::body(self, request),
         }
     }

@@ -7,7 +7,7 @@
 use agent_core::ModelEvent;
 use serde_json::Value;
 
-use crate::model::failure::StreamFailure;
+use crate::model::{answer_stream::MOST_CALLS, failure::StreamFailure};
 
 /// The calls of one answer so far.
 #[derive(Debug, Default)]
@@ -35,10 +35,7 @@ struct Piece<'a> {
     arguments: String,
 }
 
-/// More calls than this in one answer are a runaway.
-const MOST_CALLS: usize = 128;
-
-/// So are arguments above this.
+/// Arguments above this are a runaway.
 const LARGEST_ARGUMENTS: usize = 32 * 1024 * 1024;
 
 impl Calls {

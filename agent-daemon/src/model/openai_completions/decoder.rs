@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::{calls::Calls, request::REASONING_FIELDS};
 use crate::model::{
-    answer_stream::{Decoder, Progress},
+    answer_stream::{Decoder, Progress, parse},
     failure::{Reported, StreamFailure},
     sse::SseEvent,
 };
@@ -34,16 +34,8 @@ impl Decoder for CompletionsDecoder {
         event: &SseEvent,
         events: &mut Vec<ModelEvent>,
     ) -> Result<(), StreamFailure> {
-        let data = event.data.trim();
-        if data == "[DONE]" {
-            self.done = true;
-            return Ok(());
-        }
-        if data.is_empty() {
-            return Ok(());
-        }
-        let chunk: Value = serde_json::from_str(data)
-            .map_err(|error| StreamFailure::Malformed(format!("an event is no JSON: {error}")))?;
+        self.done |= event.data.trim() == "[DONE]";
+        let Some(chunk) = parse(&event.data)? else { return Ok(()) };
         if let Some(reported) = failure(&chunk, &event.name) {
             return Err(StreamFailure::Reported(reported));
         }

@@ -1,0 +1,317 @@
+//! A request for a message. Pure.
+
+use agent_core::{ModelRequest, ThinkingLevel, ToolSpec};
+use serde_json::{Value, json};
+
+use super::REDACTED;
+use crate::model::{
+    abilities::{presumed_output_limit, thinks_adaptively},
+    history::{Part, Said, Turn, history},
+    remote::RemoteModel,
+};
+
+/// The smallest budget that the provider accepts.
+const SMALLEST_BUDGET: u64 = 1024;
+
+/// What is left for the answer when thinking takes all of its budget.
+const LEFT_FOR_ANSWER: u64 = 1024;
+
+/// The body of a request.
+pub(in crate::model) fn body(model: &RemoteModel, request: &ModelRequest) -> Value {
+    let turns = history(&request.messages, &model.name, model.config.images);
+    let limit = model.config.max_output_tokens;
+    let limit = limit.unwrap_or_else(|| presumed_output_limit(&model.config.id));
+    let mut body = json!({
+        "model": model.config.id,
+        "max_tokens": limit,
+        "stream": true,
+    });
+    if !request.system_prompt.trim().is_empty() {
+        let mut system = text(&request.system_prompt);
+        mark_for_cache(&mut system);
+        body["system"] = json!([system]);
+    }
+    if !request.tools.is_empty() {
+        let mut tools: Vec<Value> = request.tools.iter().map(tool).collect();
+        tools.last_mut().into_iter().for_each(mark_for_cache);
+        body["tools"] = tools.into();
+    }
+    if model.config.thinking {
+        think(&mut body, &model.config.id, request.thinking_level, limit, &turns);
+    }
+    let mut messages = messages(&turns);
+    mark_newest(&mut messages);
+    body["messages"] = messages.into();
+    body
+}
+
+/// The provider keeps everything up to a mark, for five minutes after each use.
+fn mark_for_cache(block: &mut Value) {
+    block["cache_control"] = json!({ "type": "ephemeral" });
+}
+
+/// Marks the newest user message, and the one before it: that is where the last request's mark
+/// was, and the provider looks only 20 blocks back for one. With the system prompt and the tools
+/// that makes four, which is all that it allows.
+fn mark_newest(messages: &mut [Value]) {
+    let users = messages.iter_mut().rev().filter(|message| message["role"] == "user");
+    for message in users.take(2) {
+        let blocks = message["content"].as_array_mut();
+        blocks.and_then(|blocks| blocks.last_mut()).into_iter().for_each(mark_for_cache);
+    }
+}
+
+fn tool(spec: &ToolSpec) -> Value {
+    json!({
+        "name": spec.name,
+        "description": spec.description,
+        "input_schema": spec.parameters,
+    })
+}
+
+fn think(body: &mut Value, id: &str, level: ThinkingLevel, limit: u64, turns: &[Turn<'_>]) {
+    if thinks_adaptively(id) {
+        let effort = match level {
+            ThinkingLevel::Off => return,
+            ThinkingLevel::Minimal | ThinkingLevel::Low => "low",
+            ThinkingLevel::Medium => "medium",
+            ThinkingLevel::High => "high",
+        };
+        body["thinking"] = json!({ "type": "adaptive", "display": "summarized" });
+        body["output_config"] = json!({ "effort": effort });
+        return;
+    }
+    let wanted = match level {
+        ThinkingLevel::Off => return,
+        ThinkingLevel::Minimal => SMALLEST_BUDGET,
+        ThinkingLevel::Low => 4_096,
+        ThinkingLevel::Medium => 10_240,
+        ThinkingLevel::High => 24_576,
+    };
+    // The budget is part of `max_tokens`.
+    let budget = wanted.min(limit.saturating_sub(LEFT_FOR_ANSWER));
+    if budget >= SMALLEST_BUDGET && may_think(turns) {
+        body["thinking"] = json!({ "type": "enabled", "budget_tokens": budget });
+    }
+}
+
+/// Within a tool loop the provider wants the thought that the loop began with. There is none when
+/// another model began it, or this one before it was told to think.
+fn may_think(turns: &[Turn<'_>]) -> bool {
+    let in_loop = matches!(turns.last(), Some(Turn::ToolResult { .. }));
+    let last_said = turns.iter().rev().find_map(|turn| match turn {
+        Turn::Assistant(said) => Some(said),
+        _ => None,
+    });
+    let begins_with_thought = last_said
+        .and_then(|said| said.first())
+        .and_then(said_block)
+        .is_some_and(|block| block["type"] == "thinking" || block["type"] == "redacted_thinking");
+    !in_loop || begins_with_thought
+}
+
+/// The messages, those of one side joined: the provider wants them to alternate, and all results
+/// of a turn in one.
+fn messages(turns: &[Turn<'_>]) -> Vec<Value> {
+    let mut messages: Vec<(&str, Vec<Value>)> = Vec::with_capacity(turns.len());
+    for turn in turns {
+        let (role, blocks) = match turn {
+            Turn::User(parts) => ("user", parts.iter().map(part_block).collect()),
+            Turn::Assistant(said) => ("assistant", said.iter().filter_map(said_block).collect()),
+            Turn::ToolResult { call_id, content, is_error, .. } => {
+                ("user", vec![result_block(call_id, content, *is_error)])
+            }
+        };
+        match messages.last_mut() {
+            Some((last, joined)) if *last == role => joined.extend::<Vec<Value>>(blocks),
+            _ => messages.push((role, blocks)),
+        }
+    }
+    let message = |(role, content)| json!({ "role": role, "content": content });
+    messages.into_iter().map(message).collect()
+}
+
+fn text(text: &str) -> Value {
+    json!({ "type": "text", "text": text })
+}
+
+fn part_block(part: &Part<'_>) -> Value {
+    match part {
+        Part::Text(words) => text(words),
+        Part::Image { mime_type, data } => json!({
+            "type": "image",
+            "source": { "type": "base64", "media_type": mime_type, "data": data },
+        }),
+    }
+}
+
+/// None for a thought without proof: the provider refuses it.
+fn said_block(piece: &Said<'_>) -> Option<Value> {
+    Some(match piece {
+        Said::Text(words) => text(words),
+        Said::Call { id, name, arguments } => {
+            json!({ "type": "tool_use", "id": id, "name": name, "input": arguments })
+        }
+        Said::Thinking { thinking, signature } => {
+            let signature = signature.filter(|signature| !signature.is_empty())?;
+            match signature.strip_prefix(REDACTED) {
+                Some(sealed) => json!({ "type": "redacted_thinking", "data": sealed }),
+                None => {
+                    json!({ "type": "thinking", "thinking": thinking, "signature": signature })
+                }
+            }
+        }
+    })
+}
+
+fn result_block(call_id: &str, content: &[Part<'_>], is_error: bool) -> Value {
+    let mut block = json!({ "type": "tool_result", "tool_use_id": call_id });
+    // An error without words is refused.
+    block["content"] = match content {
+        [] => "(nothing)".into(),
+        parts => parts.iter().map(part_block).collect(),
+    };
+    if is_error {
+        block["is_error"] = true.into();
+    }
+    block
+}
+
+#[cfg(test)]
+mod tests {
+    use agent_core::StopReason;
+
+    use super::*;
+    use crate::model::{
+        Api,
+        test_requests::{bash, lines, request, request_of, seeing_model, thinking_model, tool},
+        test_transcripts::{assistant, call, image, result, text, thinking, user},
+    };
+
+    const API: Api = Api::AnthropicMessages;
+
+    #[test]
+    fn a_request_says_no_more_than_it_must() {
+        let body = body(&thinking_model(API), &request([user([text("hi")])]));
+        let expected = json!({
+            "model": "m",
+            "max_tokens": 16_384,
+            "stream": true,
+            "messages": [{ "role": "user", "content": [
+                { "type": "text", "text": "hi", "cache_control": { "type": "ephemeral" } },
+            ] }],
+        });
+        assert_eq!(body, expected);
+    }
+
+    #[test]
+    fn what_stays_the_same_is_marked_for_the_cache() {
+        let transcript = [
+            user([text("1")]),
+            assistant("p/m", StopReason::Stop, [text("a")]),
+            user([text("2")]),
+            assistant("p/m", StopReason::Stop, [text("b")]),
+            user([text("3"), text("4")]),
+        ];
+        let tools = [bash(), tool("read", &["path"])];
+        let body = body(&thinking_model(API), &request_of("be brief", transcript, tools));
+        let mark = json!({ "type": "ephemeral" });
+        assert_eq!(body["system"][0]["cache_control"], mark);
+        assert_eq!(body["tools"][0].get("cache_control"), None);
+        assert_eq!(body["tools"][1]["cache_control"], mark);
+        assert_eq!(body["messages"][2]["content"][0]["cache_control"], mark);
+        assert_eq!(body["messages"][4]["content"][1]["cache_control"], mark);
+        assert_eq!(body.to_string().matches("ephemeral").count(), 4, "the provider allows no more");
+    }
+
+    #[test]
+    fn results_of_a_turn_and_what_follows_are_one_message() {
+        let transcript = [
+            user([text("look"), image()]),
+            user([text("now")]),
+            assistant(
+                "p/m",
+                StopReason::ToolUse,
+                [
+                    thinking("hm", Some("c2ln")),
+                    thinking("", Some("redacted:eA==")),
+                    thinking("no proof", None),
+                    thinking("no proof", Some("")),
+                    text("ok"),
+                    call("a:1", "read", r#"{"path":"a"}"#),
+                    call("a:2", "bash", r#""{\"comm""#),
+                ],
+            ),
+            result("a:1", "read", [text("see"), image()]),
+            result("a:2", "bash", []),
+            user([text("and?")]),
+        ];
+        let picture = json!({"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "aW1n"}});
+        let mark = json!({"type": "ephemeral"});
+        let expected = [
+            json!({"role": "user", "content": [
+                {"type": "text", "text": "look"},
+                picture,
+                {"type": "text", "text": "now", "cache_control": mark},
+            ]}),
+            json!({"role": "assistant", "content": [
+                {"type": "thinking", "thinking": "hm", "signature": "c2ln"},
+                {"type": "redacted_thinking", "data": "eA=="},
+                {"type": "text", "text": "ok"},
+                {"type": "tool_use", "id": "a_1", "name": "read", "input": {"path": "a"}},
+                {"type": "tool_use", "id": "a_2", "name": "bash", "input": {}},
+            ]}),
+            json!({"role": "user", "content": [
+                {"type": "tool_result", "tool_use_id": "a_1", "content": [{"type": "text", "text": "see"}, picture]},
+                {"type": "tool_result", "tool_use_id": "a_2", "content": "(nothing)"},
+                {"type": "text", "text": "and?", "cache_control": mark},
+            ]}),
+        ];
+        let body = body(&seeing_model(API), &request(transcript));
+        assert_eq!(lines(&body["messages"]), lines(&json!(expected)));
+    }
+
+    #[test]
+    fn the_budget_fits_into_the_output_limit() {
+        use ThinkingLevel::{High, Low, Medium, Minimal, Off};
+        for (id, limit, level, expected) in [
+            ("m", None, Off, "null"),
+            ("m", None, Minimal, r#"{"budget_tokens":1024,"type":"enabled"}"#),
+            ("m", None, Low, r#"{"budget_tokens":4096,"type":"enabled"}"#),
+            ("m", None, Medium, r#"{"budget_tokens":10240,"type":"enabled"}"#),
+            ("m", None, High, r#"{"budget_tokens":15360,"type":"enabled"}"#),
+            ("claude-opus-4-5", None, High, r#"{"budget_tokens":24576,"type":"enabled"}"#),
+            ("m", Some(4_000), High, r#"{"budget_tokens":2976,"type":"enabled"}"#),
+            ("m", Some(2_000), High, "null"),
+            ("claude-opus-4-6", None, High, r#"{"display":"summarized","type":"adaptive"}"#),
+            ("claude-opus-4-6", None, Off, "null"),
+        ] {
+            let mut model = thinking_model(API);
+            model.config.id = id.to_owned();
+            model.config.max_output_tokens = limit;
+            let mut request = request([user([text("hi")])]);
+            request.thinking_level = level;
+            let body = body(&model, &request);
+            assert_eq!(body["thinking"].to_string(), expected, "{id} {limit:?} {level:?}");
+            let budget = body["thinking"]["budget_tokens"].as_u64().unwrap_or(0);
+            assert!(budget < body["max_tokens"].as_u64().unwrap_or(0));
+        }
+    }
+
+    #[test]
+    fn a_tool_loop_that_began_without_a_thought_goes_on_without() {
+        let looping = |began_by: &str, thought: agent_core::Block| {
+            let mut request = request([
+                user([text("hi")]),
+                assistant(began_by, StopReason::ToolUse, [thought, call("1", "bash", "{}")]),
+                result("1", "bash", [text("x")]),
+            ]);
+            request.thinking_level = ThinkingLevel::Low;
+            body(&thinking_model(API), &request)["thinking"]["type"].to_string()
+        };
+        assert_eq!(looping("p/m", thinking("hm", Some("c2ln"))), "\"enabled\"");
+        assert_eq!(looping("p/m", thinking("", Some("redacted:eA=="))), "\"enabled\"");
+        assert_eq!(looping("other/m", thinking("hm", Some("c2ln"))), "null");
+        assert_eq!(looping("p/m", text("no thought")), "null");
+    }
+}
