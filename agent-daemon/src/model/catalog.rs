@@ -122,7 +122,11 @@ impl ModelCatalog {
         let Some((provider, id)) = name.split_once('/').filter(|(_, id)| !id.is_empty()) else {
             return Err(format!("a model's name is PROVIDER/ID, such as {}", offline::NAME));
         };
-        let Some(entry) = self.providers.get(provider).filter(|_| provider != OFFLINE) else {
+        if provider == OFFLINE {
+            let only = offline::NAME;
+            return Err(format!("its provider has no model `{id}`; it has only {only}"));
+        }
+        let Some(entry) = self.providers.get(provider) else {
             return Err(self.unknown_provider(provider));
         };
         let config = entry.model(id)?;
@@ -273,4 +277,199 @@ fn usable_name(name: &str) -> Result<(), String> {
         return Err(format!("`{name}` is no provider name: it must not be empty or contain `/`"));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    const CONFIG: &str = r#"
+        [local]
+        api = "openai-completions"
+        base_url = "http://127.0.0.1:8080/v1"
+        models = [
+            { id = "gemma", context_window = 32768, max_output_tokens = 4096 },
+            { id = "org/gemma:2", images = true, thinking = true },
+        ]
+        [any]
+        api = "anthropic-messages"
+        base_url = "https://user:pass@example.com?x=1"
+        headers = { "x-team" = "blue-0123" }
+        [locked]
+        api = "openai-responses"
+        base_url = "https://example.com/v1"
+        api_key_env = "LOCKED_KEY"
+        models = [{ id = "m" }]
+        [nowhere]
+        api = "openai-completions"
+        base_url = "ftp://example.com"
+    "#;
+
+    fn catalog(config: &str, env: &[(&str, &str)]) -> ModelCatalog {
+        let env = |name: &str| {
+            env.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned())
+        };
+        ModelCatalog::new(toml::from_str(config).unwrap(), &env)
+    }
+
+    /// The model that a name finds, or why not.
+    fn found(catalog: &ModelCatalog, name: &str) -> String {
+        match catalog.get(name) {
+            Ok(model) => format!("is {}", model.name()),
+            Err(unavailable) => {
+                assert_eq!(unavailable.model, name);
+                unavailable.reason
+            }
+        }
+    }
+
+    #[test]
+    fn a_name_finds_its_model_or_says_why_not() {
+        let catalog = catalog(CONFIG, &[("ANTHROPIC_API_KEY", "a-key"), ("OPENAI_API_KEY", " ")]);
+        for (name, expected) in [
+            ("local/gemma", "is local/gemma"),
+            ("local/org/gemma:2", "is local/org/gemma:2"),
+            ("local/other", "its provider has no model `other` (it has: gemma, org/gemma:2)"),
+            ("any/thing/else", "is any/thing/else"),
+            ("anthropic/claude-opus-4-6", "is anthropic/claude-opus-4-6"),
+            ("offline/demo", "is offline/demo"),
+            ("offline/other", "its provider has no model `other`; it has only offline/demo"),
+            (
+                "openai/gpt-5",
+                "there is no provider `openai` (there are: anthropic, any, local, locked, nowhere, \
+                 offline); set OPENAI_API_KEY, or configure [providers.openai]",
+            ),
+            (
+                "other/m",
+                "there is no provider `other` (there are: anthropic, any, local, locked, nowhere, \
+                 offline); configure [providers.other]",
+            ),
+            ("gemma", "a model's name is PROVIDER/ID, such as offline/demo"),
+            ("local/", "a model's name is PROVIDER/ID, such as offline/demo"),
+            ("locked/m", "the environment variable LOCKED_KEY, which holds its key, is not set"),
+            (
+                "nowhere/m",
+                "base_url of [providers.nowhere] is not usable: it must begin with http:// or https://",
+            ),
+        ] {
+            assert_eq!(found(&catalog, name), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_sent_is_noticed_without_showing_it() {
+        let config = r#"
+            [a]
+            api = "openai-completions"
+            base_url = "http://localhost/v1"
+            api_key_env = "A_KEY"
+            [b]
+            api = "openai-completions"
+            base_url = "http://localhost/v1"
+            headers = { "not a name" = "x" }
+            [c]
+            api = "openai-completions"
+            base_url = "http://localhost/v1"
+            headers = { "x-token" = "secret\nvalue" }
+            [offline]
+            api = "openai-completions"
+            base_url = "http://localhost/v1"
+            ["a/b"]
+            api = "openai-completions"
+            base_url = "http://localhost/v1"
+        "#;
+        let catalog = catalog(config, &[("A_KEY", "secret\nvalue")]);
+        let reasons: Vec<_> = catalog
+            .list()
+            .into_iter()
+            .filter_map(|model| Some((model.id, model.reason?)))
+            .collect();
+        let expected = [
+            (
+                "a/*",
+                "the key in the environment variable A_KEY has characters that no key can have",
+            ),
+            ("a/b/*", "`a/b` is no provider name: it must not be empty or contain `/`"),
+            ("b/*", "`not a name` in [providers.b.headers] is no header name"),
+            ("c/*", "the value of `x-token` in [providers.c.headers] cannot be sent"),
+            ("offline/*", "the provider name `offline` is taken by the built-in model"),
+        ];
+        let expected = expected.map(|(id, reason)| (id.to_owned(), reason.to_owned()));
+        assert_eq!(reasons, expected);
+        assert_eq!(found(&catalog, "offline/demo"), "is offline/demo");
+    }
+
+    #[test]
+    fn the_list_shows_abilities_and_what_is_missing() {
+        let catalog =
+            catalog(CONFIG, &[("OPENAI_API_KEY", "k"), ("OPENAI_BASE_URL", "http://h/v1")]);
+        let rows: Vec<_> = catalog
+            .list()
+            .iter()
+            .map(|model| {
+                let ModelDescription { id, api, images, thinking, available, .. } = model;
+                format!("{id} {api} {:?} {images} {thinking} {available}", model.context_window)
+            })
+            .collect();
+        let expected = [
+            "any/* anthropic-messages None true false true",
+            "local/gemma openai-completions Some(32768) false false true",
+            "local/org/gemma:2 openai-completions None true true true",
+            "locked/m openai-responses None false false false",
+            "nowhere/* openai-completions None true false false",
+            "openai/* openai-completions None true false true",
+            "offline/demo offline None false false true",
+        ];
+        assert_eq!(rows, expected);
+    }
+
+    #[test]
+    fn the_environment_alone_makes_providers() {
+        let env = [
+            ("OPENAI_API_KEY", "k"),
+            ("ANTHROPIC_API_KEY", "k"),
+            ("ANTHROPIC_BASE_URL", "http://h"),
+        ];
+        let catalog = catalog("", &env);
+        let apis: Vec<_> = catalog.list().into_iter().map(|model| (model.id, model.api)).collect();
+        let expected = [
+            ("anthropic/*", "anthropic-messages"),
+            ("openai/*", "openai-responses"),
+            ("offline/demo", "offline"),
+        ];
+        assert_eq!(apis, expected.map(|(id, api)| (id.to_owned(), api.to_owned())));
+        let addresses: Vec<_> = catalog
+            .providers
+            .values()
+            .map(|entry| entry.provider.as_ref().unwrap().url.to_string())
+            .collect();
+        assert_eq!(addresses, ["http://h/v1/messages", "https://api.openai.com/v1/responses"]);
+    }
+
+    #[test]
+    fn the_first_usable_model_is_the_default() {
+        assert_eq!(catalog(CONFIG, &[]).default_model(), "local/gemma");
+        // Which one of a provider that was not asked for its models is anybody's guess.
+        assert_eq!(catalog("", &[("OPENAI_API_KEY", "k")]).default_model(), "offline/demo");
+    }
+
+    #[test]
+    fn secrets_stay_where_they_are() {
+        let catalog = catalog(CONFIG, &[("LOCKED_KEY", "key-0123456789")]);
+        assert_eq!(
+            catalog.secret_variables(),
+            ["ANTHROPIC_API_KEY", "LOCKED_KEY", "OPENAI_API_KEY"]
+        );
+        for entry in catalog.providers.values() {
+            if let Ok(provider) = &entry.provider {
+                let shown =
+                    format!("{:?} {} {:?}", provider.headers, provider.shown_url, provider.secrets);
+                for secret in ["key-0123456789", "blue-0123", "pass@"] {
+                    assert!(!shown.contains(secret), "{shown}");
+                }
+            }
+        }
+    }
 }

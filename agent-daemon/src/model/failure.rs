@@ -360,11 +360,15 @@ fn root_cause(error: &reqwest::Error) -> String {
 fn is_tls(error: &reqwest::Error) -> bool {
     let mut cause = error.source();
     while let Some(inner) = cause {
-        let wrapped = inner.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
-        if inner.is::<rustls::Error>() || wrapped.is_some_and(|inner| inner.is::<rustls::Error>()) {
+        if inner.is::<rustls::Error>() {
             return true;
         }
-        cause = inner.source();
+        // An I/O error does not name what it wraps as its source.
+        let wrapped = inner.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
+        cause = match wrapped {
+            Some(wrapped) => Some(wrapped),
+            None => inner.source(),
+        };
     }
     false
 }

@@ -28,6 +28,8 @@ mod sse;
 #[cfg(test)]
 mod recorded;
 #[cfg(test)]
+mod server_tests;
+#[cfg(test)]
 mod test_requests;
 #[cfg(test)]
 mod test_transcripts;
