@@ -57,7 +57,10 @@ pub struct Connection<R, W> {
     calls: Calls,
     input: Input<R>,
     output: Output<W>,
+    /// Completes when the peer is gone, at any time,
     hangup: Hangup,
+    /// and after the end of its input.
+    late_hangup: Hangup,
     span: tracing::Span,
 }
 
@@ -107,6 +110,7 @@ where
             input: Input { reader, decoder },
             output: Output { writer, batch: Batch::default(), written: 0, stall },
             hangup: Box::pin(std::future::pending()),
+            late_hangup: Box::pin(std::future::pending()),
             server,
             caller,
             span,
@@ -116,6 +120,12 @@ where
     /// Ends the connection as soon as `hangup` completes.
     pub fn with_hangup(mut self, hangup: Hangup) -> Self {
         self.hangup = hangup;
+        self
+    }
+
+    /// Looks at `hangup` only once the input has ended. A socket tells the rest by itself.
+    pub fn with_late_hangup(mut self, hangup: Hangup) -> Self {
+        self.late_hangup = hangup;
         self
     }
 
@@ -130,10 +140,10 @@ where
 
     async fn serve_in_span(&mut self) -> Ending {
         tracing::debug!("connection opened");
-        let Connection { server, caller, calls, input, output, hangup, .. } = self;
+        let Connection { server, caller, calls, input, output, hangup, late_hangup, .. } = self;
         let outbox = &caller.outbox;
         let ending = tokio::select! {
-            ending = input.run(caller, calls) => ending,
+            ending = input.run(caller, calls, late_hangup) => ending,
             // It never ends well.
             Err(error) = output.run(outbox, UntilWhen::Forever) => Ending::PeerGone(error),
             () = hangup => Ending::PeerGone(io::ErrorKind::BrokenPipe.into()),
@@ -189,7 +199,12 @@ async fn unauthorized(caller: &Caller) {
 }
 
 impl<R: AsyncRead + Unpin> Input<R> {
-    async fn run(&mut self, caller: &Caller, calls: &mut Calls) -> Ending {
+    async fn run(
+        &mut self,
+        caller: &Caller,
+        calls: &mut Calls,
+        late_hangup: &mut Hangup,
+    ) -> Ending {
         let ending = self.read(caller, calls).await;
         let answers_wait = match ending {
             Ending::EndOfInput => true,
@@ -199,7 +214,10 @@ impl<R: AsyncRead + Unpin> Input<R> {
             _ => false,
         };
         if answers_wait {
-            calls.settled().await;
+            tokio::select! {
+                () = calls.settled() => {}
+                () = late_hangup => return Ending::PeerGone(io::ErrorKind::BrokenPipe.into()),
+            }
         }
         match ending {
             Ending::Exit { .. } => Ending::Exit { after_shutdown: caller.has_shut_down() },

@@ -5,9 +5,15 @@
 
 use std::fmt;
 
+mod listener;
+mod stdio;
 mod token;
+mod unix;
 
-pub use token::Token;
+pub use listener::{ListenError, Listener};
+pub use stdio::Stdio;
+pub use token::{Token, TokenError};
+pub use unix::{UnixSocket, UnixSocketError, make_private_directory};
 
 /// How one peer reached us.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,0 +1,174 @@
+//! Listening sockets, and a connection for everybody whom they let in.
+//!
+//! Owns: how many are served at once, and that accepting goes on whatever happens to one of them.
+//! Never: lets a peer take part before its transport has said that it may.
+
+use std::{io, net::SocketAddr, sync::Arc, time::Duration};
+
+use tokio::{
+    net::{TcpListener, TcpStream, UnixStream},
+    sync::Semaphore,
+    task::JoinSet,
+};
+
+use crate::{
+    connection::{Connection, Ending, serve_bytes},
+    server::Server,
+    transport::{
+        Transport,
+        unix::{UnixSocket, UnixSocketError, hung_up},
+    },
+};
+
+/// How long to wait when the system has no descriptor left for a new connection.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// A socket that others can connect to.
+#[derive(Debug)]
+pub struct Listener {
+    kind: Kind,
+}
+
+#[derive(Debug)]
+enum Kind {
+    Unix(UnixSocket),
+    Tcp(TcpListener),
+}
+
+enum Accepted {
+    Unix(UnixStream),
+    Tcp(TcpStream),
+}
+
+/// A socket cannot be listened on.
+#[derive(Debug, thiserror::Error)]
+pub enum ListenError {
+    /// A Unix socket.
+    #[error(transparent)]
+    Unix(#[from] UnixSocketError),
+    /// The address is not this machine's own.
+    #[error(
+        "{0} can be reached from other machines; listen on 127.0.0.1 or [::1], or say \
+         --allow-remote"
+    )]
+    Remote(SocketAddr),
+    /// The system refuses.
+    #[error("cannot listen on {address}: {source}")]
+    Io {
+        /// The address.
+        address: SocketAddr,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+impl Listener {
+    /// Listens on a Unix socket.
+    pub fn unix(socket: UnixSocket) -> Self {
+        Listener { kind: Kind::Unix(socket) }
+    }
+
+    /// Listens on TCP; port 0 picks one.
+    ///
+    /// # Errors
+    /// The address is not loopback and `allow_remote` is not set, or the system refuses.
+    pub async fn tcp(address: SocketAddr, allow_remote: bool) -> Result<Self, ListenError> {
+        Ok(Listener { kind: Kind::Tcp(bind_tcp(address, allow_remote).await?) })
+    }
+
+    /// The address as a client is to be told, as `tcp:127.0.0.1:4000`.
+    pub fn address(&self) -> String {
+        let of_tcp = |listener: &TcpListener| match listener.local_addr() {
+            Ok(address) => address.to_string(),
+            Err(error) => error.to_string(),
+        };
+        match &self.kind {
+            Kind::Unix(socket) => format!("unix:{}", socket.path().display()),
+            Kind::Tcp(listener) => format!("tcp:{}", of_tcp(listener)),
+        }
+    }
+
+    /// How its peers reach us.
+    pub fn transport(&self) -> Transport {
+        match self.kind {
+            Kind::Unix(_) => Transport::Unix,
+            Kind::Tcp(_) => Transport::Tcp,
+        }
+    }
+
+    /// Serves everybody who connects, until [`Server::stop`]; completes when the last one is gone.
+    /// Dropped before, it drops them all.
+    pub async fn serve(self, server: Arc<Server>) {
+        let permits = Arc::new(Semaphore::new(server.limits().connections));
+        let mut connections = JoinSet::new();
+        loop {
+            let accepted = async {
+                // Before accepting: who is too many waits in the system's queue.
+                let permit = permits.clone().acquire_owned().await;
+                (self.accept().await, permit)
+            };
+            let (accepted, permit) = tokio::select! {
+                accepted = accepted => accepted,
+                Some(_) = connections.join_next() => continue,
+                () = server.stop.cancelled() => break,
+            };
+            match accepted {
+                Ok(accepted) => {
+                    let server = server.clone();
+                    connections.spawn(async move {
+                        accepted.serve(server).await;
+                        drop(permit);
+                    });
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "cannot accept a connection");
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                }
+            }
+        }
+        // The name goes first, so that a client that comes now starts another daemon.
+        drop(self);
+        while connections.join_next().await.is_some() {}
+    }
+
+    async fn accept(&self) -> io::Result<Accepted> {
+        match &self.kind {
+            Kind::Unix(socket) => socket.accept().await.map(Accepted::Unix),
+            Kind::Tcp(listener) => listener.accept().await.map(|(tcp, _)| Accepted::Tcp(tcp)),
+        }
+    }
+}
+
+impl Accepted {
+    async fn serve(self, server: Arc<Server>) {
+        match self {
+            Accepted::Unix(stream) => serve_unix(server, stream).await,
+            Accepted::Tcp(stream) => {
+                // Answers are small and each is waited for.
+                let _ = stream.set_nodelay(true);
+                let (reader, writer) = stream.into_split();
+                serve_bytes(server, reader, writer, Transport::Tcp).await;
+            }
+        }
+    }
+}
+
+async fn serve_unix(server: Arc<Server>, stream: UnixStream) {
+    use std::os::fd::AsFd;
+
+    let duplicate = stream.as_fd().try_clone_to_owned();
+    let (reader, writer) = stream.into_split();
+    let mut connection = Connection::new(server, reader, writer, Transport::Unix);
+    if let Ok(duplicate) = duplicate {
+        connection = connection.with_late_hangup(Box::pin(hung_up(duplicate)));
+    }
+    let ending: Ending = connection.serve().await;
+    connection.finish(&ending).await;
+}
+
+async fn bind_tcp(address: SocketAddr, allow_remote: bool) -> Result<TcpListener, ListenError> {
+    if !address.ip().is_loopback() && !allow_remote {
+        return Err(ListenError::Remote(address));
+    }
+    TcpListener::bind(address).await.map_err(|source| ListenError::Io { address, source })
+}

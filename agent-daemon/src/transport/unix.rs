@@ -1,0 +1,370 @@
+//! The Unix socket (wire protocol, section 6).
+//!
+//! Owns: the socket file and the lock beside it, which is held for as long as the daemon lives, so
+//! that of several daemons started at once exactly one serves.
+//! Never: removes a file that is not a socket, or a socket that somebody answers.
+
+use std::{
+    fs::{self, DirBuilder, File, OpenOptions},
+    io::{self, Read, Seek, Write},
+    os::{
+        fd::OwnedFd,
+        unix::{
+            fs::{DirBuilderExt, FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt},
+            net::UnixStream as StdUnixStream,
+        },
+    },
+    path::{Path, PathBuf},
+    thread,
+    time::Duration,
+};
+
+use tokio::{
+    io::{Interest, unix::AsyncFd},
+    net::{UnixListener, UnixStream},
+};
+
+/// A daemon that was just started may not have written its process id yet.
+const PID_TRIES: u32 = 50;
+const PID_PAUSE: Duration = Duration::from_millis(10);
+
+/// A socket that is ours.
+#[derive(Debug)]
+pub struct UnixSocket {
+    pub(crate) listener: UnixListener,
+    path: PathBuf,
+    // Invariant: device and inode of the file that we bound, so that another's is not removed.
+    identity: (u64, u64),
+    lock: Lock,
+}
+
+/// The socket cannot be served.
+#[derive(Debug, thiserror::Error)]
+pub enum UnixSocketError {
+    /// Another daemon serves it.
+    #[error(
+        "{} is served by another daemon already{}; use that one, stop it, or name another socket",
+        path.display(),
+        pid.map_or_else(String::new, |pid| format!(", process {pid}"))
+    )]
+    InUse {
+        /// The socket.
+        path: PathBuf,
+        /// The daemon, where it can be told.
+        pid: Option<u32>,
+    },
+    /// Something else has the name.
+    #[error("{} exists and is not a socket; remove it, or name another socket", .0.display())]
+    NotASocket(PathBuf),
+    /// Others could put their own socket in the place of ours.
+    #[error(
+        "the directory {} is not safe for a socket: {problem}; name a socket in a directory of \
+         your own",
+        path.display()
+    )]
+    UnsafeDirectory {
+        /// The directory.
+        path: PathBuf,
+        /// Why.
+        problem: &'static str,
+    },
+    /// The system refused something.
+    #[error("cannot serve the socket {}: {source}", path.display())]
+    Io {
+        /// The socket.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+impl UnixSocket {
+    /// Binds the socket: mode 0600, and its directory, if it has to be made, 0700. Needs a runtime.
+    ///
+    /// # Errors
+    /// Another daemon serves it, something else has its name, or the system refuses.
+    pub fn bind(path: &Path) -> Result<Self, UnixSocketError> {
+        let io = |source| UnixSocketError::Io { path: path.to_owned(), source };
+        let path = std::path::absolute(path).map_err(io)?;
+        let directory = path.parent().unwrap_or(Path::new("/"));
+        make_private_directory(directory).map_err(io)?;
+        check_directory(directory)?;
+        let lock = Lock::take(&path)?;
+        remove_stale(&path)?;
+        let listener = UnixListener::bind(&path).map_err(io)?;
+        let metadata = fs::set_permissions(&path, fs::Permissions::from_mode(0o600))
+            .and_then(|()| fs::symlink_metadata(&path))
+            .map_err(io)?;
+        let identity = (metadata.dev(), metadata.ino());
+        Ok(UnixSocket { listener, path, identity, lock })
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The next peer of our own user; others are turned away.
+    pub(crate) async fn accept(&self) -> io::Result<UnixStream> {
+        loop {
+            let (stream, _) = self.listener.accept().await?;
+            match stream.peer_cred() {
+                Ok(peer) if peer.uid() == rustix::process::geteuid().as_raw() => return Ok(stream),
+                Ok(peer) => tracing::warn!(uid = peer.uid(), "turned another user away"),
+                Err(error) => tracing::warn!(%error, "turned away a peer that has no user"),
+            }
+        }
+    }
+}
+
+impl Drop for UnixSocket {
+    fn drop(&mut self) {
+        let now = fs::symlink_metadata(&self.path);
+        if now.is_ok_and(|now| (now.dev(), now.ino()) == self.identity) {
+            let _ = fs::remove_file(&self.path);
+        }
+        // Before the lock is let go, or a daemon that waits for it could lose its own.
+        let _ = fs::remove_file(&self.lock.path);
+    }
+}
+
+/// Makes a directory, and those above it, that only we can look into; one that exists stays as it is.
+///
+/// # Errors
+/// The system refuses.
+pub fn make_private_directory(path: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(path)
+}
+
+fn check_directory(path: &Path) -> Result<(), UnixSocketError> {
+    let io = |source| UnixSocketError::Io { path: path.to_owned(), source };
+    let unsafe_for = |problem| UnixSocketError::UnsafeDirectory { path: path.to_owned(), problem };
+    let metadata = fs::metadata(path).map_err(io)?;
+    let (uid, mode) = (metadata.uid(), metadata.mode());
+    if uid != 0 && uid != rustix::process::geteuid().as_raw() {
+        return Err(unsafe_for("it belongs to another user"));
+    }
+    let is_sticky = mode & 0o1000 != 0;
+    if mode & 0o022 != 0 && !is_sticky {
+        return Err(unsafe_for("others can write to it"));
+    }
+    Ok(())
+}
+
+/// Removes a socket that nobody answers, and nothing else.
+fn remove_stale(path: &Path) -> Result<(), UnixSocketError> {
+    let io = |source| UnixSocketError::Io { path: path.to_owned(), source };
+    match fs::symlink_metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(io(error)),
+        Ok(metadata) if !metadata.file_type().is_socket() => {
+            return Err(UnixSocketError::NotASocket(path.to_owned()));
+        }
+        Ok(_) => {}
+    }
+    match StdUnixStream::connect(path) {
+        Ok(stream) => {
+            let pid = rustix::net::sockopt::socket_peercred(&stream).ok();
+            let pid = pid.map(|peer| peer.pid.as_raw_nonzero().get() as u32);
+            Err(UnixSocketError::InUse { path: path.to_owned(), pid })
+        }
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+            fs::remove_file(path).map_err(io)
+        }
+        Err(error) => Err(io(error)),
+    }
+}
+
+/// A file beside the socket, locked for as long as its daemon lives, with the daemon's process id.
+#[derive(Debug)]
+struct Lock {
+    path: PathBuf,
+    /// Holds the lock.
+    _file: File,
+}
+
+impl Lock {
+    fn take(socket: &Path) -> Result<Self, UnixSocketError> {
+        let mut path = socket.as_os_str().to_owned();
+        path.push(".lock");
+        let path = PathBuf::from(path);
+        let io = |source| UnixSocketError::Io { path: path.clone(), source };
+        loop {
+            let mut file = OpenOptions::new()
+                .read(true)
+                .write(true)
+                .create(true)
+                .truncate(false)
+                .mode(0o600)
+                .custom_flags(rustix::fs::OFlags::NOFOLLOW.bits() as i32)
+                .open(&path)
+                .map_err(io)?;
+            match file.try_lock() {
+                Ok(()) if !is_at(&file, &path) => {} // Its owner ended just now and removed it.
+                Ok(()) => {
+                    file.set_len(0).map_err(io)?;
+                    write!(file, "{}\n", std::process::id()).map_err(io)?;
+                    return Ok(Lock { path, _file: file });
+                }
+                Err(fs::TryLockError::WouldBlock) => {
+                    let pid = pid_in(&mut file);
+                    return Err(UnixSocketError::InUse { path: socket.to_owned(), pid });
+                }
+                Err(fs::TryLockError::Error(error)) => return Err(io(error)),
+            }
+        }
+    }
+}
+
+fn is_at(file: &File, path: &Path) -> bool {
+    let identity = |metadata: fs::Metadata| (metadata.dev(), metadata.ino());
+    let (held, there) = (file.metadata(), fs::symlink_metadata(path));
+    held.is_ok() && held.ok().map(identity) == there.ok().map(identity)
+}
+
+fn pid_in(file: &mut File) -> Option<u32> {
+    for _ in 0..PID_TRIES {
+        let mut text = String::new();
+        file.rewind().ok()?;
+        file.read_to_string(&mut text).ok()?;
+        // The line's end says that all of it is there.
+        if let Some(line) = text.strip_suffix('\n') {
+            return line.parse().ok();
+        }
+        thread::sleep(PID_PAUSE);
+    }
+    None
+}
+
+/// Completes when the peer of a socket is gone altogether, and not only done with sending.
+pub(crate) async fn hung_up(socket: OwnedFd) {
+    // A registration of its own: it must not take the connection's readiness away.
+    let Ok(socket) = AsyncFd::with_interest(socket, Interest::WRITABLE) else {
+        return std::future::pending().await;
+    };
+    loop {
+        match socket.writable().await {
+            Ok(guard) if guard.ready().is_write_closed() => return,
+            Ok(mut guard) => guard.clear_ready(),
+            Err(_) => return std::future::pending().await,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    fn mode(path: &Path) -> u32 {
+        fs::symlink_metadata(path).unwrap().mode() & 0o777
+    }
+
+    #[tokio::test]
+    async fn a_socket_is_ours_alone_and_goes_with_us() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("run/agent-daemon/daemon.sock");
+        let socket = UnixSocket::bind(&path).unwrap();
+        assert_eq!(mode(&path), 0o600);
+        assert_eq!(mode(path.parent().unwrap()), 0o700);
+        let _client = UnixStream::connect(&path).await.unwrap();
+        socket.accept().await.unwrap();
+        drop(socket);
+        assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 0);
+    }
+
+    #[tokio::test]
+    async fn a_live_socket_is_left_alone_and_its_owner_is_named() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("daemon.sock");
+        let first = UnixSocket::bind(&path).unwrap();
+        let own_pid = std::process::id();
+        let second = UnixSocket::bind(&path).unwrap_err();
+        assert!(second.to_string().contains(&format!("process {own_pid}")), "{second}");
+        // Also without its lock, and whatever program it is.
+        fs::remove_file(&first.lock.path).unwrap();
+        let third = UnixSocket::bind(&path).unwrap_err();
+        assert!(third.to_string().contains(&format!("process {own_pid}")), "{third}");
+        assert!(UnixStream::connect(&path).await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn of_many_at_once_exactly_one_serves() {
+        let directory = tempfile::tempdir().unwrap();
+        for round in 0..20 {
+            let path = directory.path().join(format!("{round}.sock"));
+            // What a crash leaves behind.
+            drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
+            let binding: Vec<_> = (0..5)
+                .map(|_| {
+                    let path = path.clone();
+                    tokio::task::spawn_blocking(move || UnixSocket::bind(&path))
+                })
+                .collect();
+            let mut bound = Vec::new();
+            for binding in binding {
+                match binding.await.unwrap() {
+                    Ok(socket) => bound.push(socket),
+                    Err(UnixSocketError::InUse { pid, .. }) => {
+                        assert_eq!(pid, Some(std::process::id()));
+                    }
+                    Err(error) => panic!("{error}"),
+                }
+            }
+            assert_eq!(bound.len(), 1);
+            assert!(UnixStream::connect(&path).await.is_ok());
+        }
+    }
+
+    #[tokio::test]
+    async fn what_is_no_socket_is_never_removed() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = |name: &str| directory.path().join(name);
+        fs::write(path("file"), "precious").unwrap();
+        fs::create_dir(path("directory")).unwrap();
+        symlink(path("file"), path("link")).unwrap();
+        symlink(path("nowhere"), path("dangling")).unwrap();
+        for name in ["file", "directory", "link", "dangling"] {
+            let error = UnixSocket::bind(&path(name)).unwrap_err();
+            assert!(matches!(error, UnixSocketError::NotASocket(_)), "{name}: {error}");
+        }
+        assert_eq!(fs::read_to_string(path("link")).unwrap(), "precious");
+    }
+
+    #[tokio::test]
+    async fn another_s_socket_in_our_place_is_not_removed() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("daemon.sock");
+        let socket = UnixSocket::bind(&path).unwrap();
+        fs::remove_file(&path).unwrap();
+        let _other = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        drop(socket);
+        assert!(UnixStream::connect(&path).await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn a_directory_that_others_can_write_to_is_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o777)).unwrap();
+        let error = UnixSocket::bind(&directory.path().join("x.sock")).unwrap_err();
+        assert!(matches!(error, UnixSocketError::UnsafeDirectory { .. }), "{error}");
+        fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o1777)).unwrap();
+        assert!(UnixSocket::bind(&directory.path().join("x.sock")).is_ok());
+    }
+
+    #[tokio::test]
+    async fn a_peer_that_only_stops_sending_has_not_hung_up() {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let ours = ours.into_std().unwrap();
+        let mut gone = std::pin::pin!(hung_up(ours.try_clone().unwrap().into()));
+        let theirs = theirs.into_std().unwrap();
+        theirs.shutdown(std::net::Shutdown::Write).unwrap();
+        let early = tokio::time::timeout(Duration::from_millis(50), &mut gone).await;
+        assert!(early.is_err());
+        drop(theirs);
+        gone.await;
+    }
+}
