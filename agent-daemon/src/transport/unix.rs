@@ -20,7 +20,7 @@ use std::{
 };
 
 use tokio::{
-    io::{Interest, unix::AsyncFd},
+    io::Interest,
     net::{UnixListener, UnixStream},
 };
 
@@ -203,7 +203,7 @@ impl Lock {
                 Ok(()) if !is_at(&file, &path) => {} // Its owner ended just now and removed it.
                 Ok(()) => {
                     file.set_len(0).map_err(io)?;
-                    write!(file, "{}\n", std::process::id()).map_err(io)?;
+                    writeln!(file, "{}", std::process::id()).map_err(io)?;
                     return Ok(Lock { path, _file: file });
                 }
                 Err(fs::TryLockError::WouldBlock) => {
@@ -237,15 +237,19 @@ fn pid_in(file: &mut File) -> Option<u32> {
 }
 
 /// Completes when the peer of a socket is gone altogether, and not only done with sending.
-pub(crate) async fn hung_up(socket: OwnedFd) {
+pub(crate) async fn hung_up(duplicate: OwnedFd) {
     // A registration of its own: it must not take the connection's readiness away.
-    let Ok(socket) = AsyncFd::with_interest(socket, Interest::WRITABLE) else {
+    let Ok(socket) = UnixStream::from_std(StdUnixStream::from(duplicate)) else {
         return std::future::pending().await;
     };
     loop {
-        match socket.writable().await {
-            Ok(guard) if guard.ready().is_write_closed() => return,
-            Ok(mut guard) => guard.clear_ready(),
+        match socket.ready(Interest::WRITABLE).await {
+            Ok(ready) if ready.is_write_closed() => return,
+            Ok(_) => {
+                // Says that it is not ready, so that the next change is waited for.
+                let nothing = || Err::<(), _>(io::ErrorKind::WouldBlock.into());
+                let _ = socket.try_io(Interest::WRITABLE, nothing);
+            }
             Err(_) => return std::future::pending().await,
         }
     }
