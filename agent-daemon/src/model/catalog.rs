@@ -464,8 +464,7 @@ mod tests {
         );
         for entry in catalog.providers.values() {
             if let Ok(provider) = &entry.provider {
-                let shown =
-                    format!("{:?} {} {:?}", provider.headers, provider.shown_url, provider.secrets);
+                let shown = format!("{provider:?} {:?} {:?}", provider.headers, provider.secrets);
                 for secret in ["key-0123456789", "blue-0123", "pass@"] {
                     assert!(!shown.contains(secret), "{shown}");
                 }

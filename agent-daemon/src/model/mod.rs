@@ -26,6 +26,8 @@ mod secret;
 mod sse;
 
 #[cfg(test)]
+mod real_tests;
+#[cfg(test)]
 mod recorded;
 #[cfg(test)]
 mod server_tests;

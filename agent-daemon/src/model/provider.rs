@@ -4,7 +4,7 @@
 //! wrong with a provider that cannot be asked.
 //! Never: sends anything.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fmt};
 
 use reqwest::{
     Url,
@@ -66,7 +66,6 @@ pub enum Api {
 }
 
 /// A provider that can be asked.
-#[derive(Debug)]
 pub(super) struct Provider {
     /// The first half of its models' names.
     pub(super) name: String,
@@ -155,6 +154,13 @@ impl Provider {
             headers,
             secrets,
         })
+    }
+}
+
+impl fmt::Debug for Provider {
+    /// Not derived: the address may hold a password.
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "Provider({} at {})", self.name, self.shown_url)
     }
 }
 

@@ -156,6 +156,33 @@ fn recorded_responses_are_understood() {
     check(Api::OpenaiResponses, "openai-responses", OPENAI_RESPONSES);
 }
 
+#[test]
+fn recorded_answers_in_one_piece_are_understood() {
+    for (api, path, expected) in [
+        (
+            Api::OpenaiCompletions,
+            "openai-compatible/not-streamed.json",
+            "text The capital of France is Paris.",
+        ),
+        (
+            Api::OpenaiCompletions,
+            "openai-compatible/not-streamed-tool.json",
+            "call NWek read_file {\"path\": \"README.md\"}",
+        ),
+        (
+            Api::AnthropicMessages,
+            "anthropic/not-streamed-tool.json",
+            "call 3jRO read_file {\"path\":\"README.md\"}",
+        ),
+    ] {
+        let mut stream = AnswerStream::new(api);
+        let mut events = Vec::new();
+        stream.whole(fixture(path), &mut events).expect("it is JSON");
+        stream.finish(&mut events).expect("it is whole");
+        assert_eq!(told(&events, ""), format!("{expected} | "), "{path}");
+    }
+}
+
 fn check(api: Api, directory: &str, expected: &str) {
     let rows: String = recordings(directory)
         .iter()
@@ -164,6 +191,21 @@ fn check(api: Api, directory: &str, expected: &str) {
     assert!(rows == expected, "{directory} says now:\n{rows}");
     for (name, bytes) in recordings(directory) {
         check_chunking(api, &name, &bytes);
+        check_disorder(api, &bytes);
+    }
+}
+
+/// A recording with any one event missing or doubled comes to some end: a server may say anything.
+fn check_disorder(api: Api, bytes: &[u8]) {
+    let text = String::from_utf8_lossy(bytes);
+    let events: Vec<&str> = text.split_inclusive("\n\n").collect();
+    for number in 0..events.len().min(30) {
+        let missing = [&events[..number], &events[number + 1..]].concat().concat();
+        let doubled = [&events[..=number], &events[number..]].concat().concat();
+        for disorder in [missing, doubled] {
+            let told = decoded(api, [disorder.as_bytes()]);
+            assert!(told.len() < 4 * text.len(), "{told}");
+        }
     }
 }
 

@@ -123,7 +123,7 @@ const STREAM: &str =
     "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n";
 
 #[tokio::test]
-async fn a_request_carries_the_key_and_nothing_of_the_environment() {
+async fn a_request_carries_the_key() {
     let server = Server::start().await;
     let model = server.model();
     let bytes = [STREAM, &delta("ok"), FINISH].concat();
@@ -516,4 +516,20 @@ async fn pictures_for_a_model_that_sees_none_are_refused_before_anything_is_sent
     let ((_, end), sent) = tokio::join!(collect(&model, older), server.answer(bytes.as_bytes()));
     end.unwrap();
     assert!(sent.contains("left out") && !sent.contains("aW1n"), "{sent}");
+}
+
+#[test]
+fn a_proxy_is_not_asked_for_servers_on_this_machine() {
+    // In a process of its own: the environment belongs to all tests of this one.
+    let test = "model::server_tests::a_request_carries_the_key";
+    let output = std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", test])
+        .env("HTTP_PROXY", "http://127.0.0.1:9")
+        .env("http_proxy", "http://127.0.0.1:9")
+        .env_remove("NO_PROXY")
+        .env_remove("no_proxy")
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && said.contains("1 passed"), "{said}");
 }

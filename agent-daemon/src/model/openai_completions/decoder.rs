@@ -193,3 +193,83 @@ fn usage(usage: &Value) -> Option<Usage> {
         cache_write,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::model::{Api, recorded::decoded};
+
+    /// Lines of data, and what they say.
+    const CASES: &[(&str, &str)] = &[
+        (
+            r#"{"choices":[{"delta":{"role":"assistant","content":null,"reasoning":"hm"}}]}
+{"choices":[{"delta":{"content":"","reasoning":"m","reasoning_content":""}}]}
+{"choices":[{"delta":{"content":"a"}}]}
+{"choices":[{"delta":{"reasoning":"so"}}]}
+{"choices":[{"delta":{"content":"b"},"finish_reason":""}]}
+{"choices":[{"delta":{},"finish_reason":"eos"}]}
+[DONE]
+{"choices":[{"delta":{"content":"after the end"}}]}"#,
+            "thinking[reasoning] hmm | text a | thinking[reasoning] so | text b | Stop 0+0",
+        ),
+        (
+            r#"{"choices":[{"delta":{"reasoning":"hm","reasoning_content":"hm"}}]}
+{"choices":[{"delta":{"refusal":"no"}}]}
+{"choices":[{"index":1,"delta":{"content":"another answer"}}]}
+{"choices":[],"usage":null}
+[DONE]"#,
+            "thinking[reasoning_content] hm | text no | Stop 0+0",
+        ),
+        (
+            r#"{"choices":[{"delta":{"content":[{"type":"thinking","thinking":[{"type":"text","text":"hm"}]},{"type":"text","text":"a"}]}}]}
+{"choices":[{"delta":{},"finish_reason":"stop","usage":{"prompt_tokens":9,"completion_tokens":2,"prompt_cache_hit_tokens":4}}]}"#,
+            "thinking hm | text a | Stop 5+2 cached 4+0",
+        ),
+        (
+            r#"{"choices":[{"delta":{"content":"a"}}],"usage":{"prompt_tokens":9,"completion_tokens":1}}
+{"choices":[{"delta":{},"finish_reason":"length"}]}
+{"choices":[],"usage":{"prompt_tokens":9,"completion_tokens":2,"prompt_tokens_details":{"cached_tokens":3,"cache_write_tokens":5}}}"#,
+            "text a | Length 1+2 cached 3+5",
+        ),
+        (
+            r#"{"choices":[{"delta":{"content":"a"}}]}
+{"choices":[{"delta":{"tool_calls":[{"index":0,"id":"c","function":{"name":"ls","arguments":"{}"}}]}}]}
+{"choices":[{"delta":{"content":"b"}}]}
+{"choices":[{"delta":{},"finish_reason":"stop"}]}"#,
+            "text a | call c ls {} | text b | ToolUse 0+0",
+        ),
+        ("[DONE]", " | Truncated"),
+        (r#"{"choices":[{"delta":{"content":"a"}}]}"#, "text a | Truncated"),
+        (
+            r#"{"choices":[{"delta":{"content":"a"},"finish_reason":"content_filter"}]}"#,
+            "text a | Withheld(\"its content filter stopped it\")",
+        ),
+        (
+            r#"{"choices":[{"delta":{"content":"a"},"finish_reason":"error"}]}"#,
+            "text a | Reported(Reported { status: Some(500), codes: [], message: \"the answer ended as `error`\" })",
+        ),
+        (
+            r#"{"error":"overloaded"}"#,
+            " | Reported(Reported { status: None, codes: [], message: \"overloaded\" })",
+        ),
+        (
+            r#"{"object":"error","message":"too long","code":400,"type":"BadRequestError"}"#,
+            " | Reported(Reported { status: Some(400), codes: [\"BadRequestError\"], message: \"too long\" })",
+        ),
+        (
+            r#"{"error":{"code":502,"message":"Upstream failed","metadata":{}},"choices":[{"delta":{"content":""},"finish_reason":"error"}]}"#,
+            " | Reported(Reported { status: Some(502), codes: [], message: \"Upstream failed\" })",
+        ),
+        (
+            r#"{"choices":[{"finish_reason":"tool_calls","index":0,"message":{"role":"assistant","content":"","tool_calls":[{"type":"function","function":{"name":"ls","arguments":"{}"},"id":"c"}]}}],"usage":{"prompt_tokens":5,"completion_tokens":3}}"#,
+            "call c ls {} | ToolUse 5+3",
+        ),
+    ];
+
+    #[test]
+    fn completions_are_understood() {
+        for (lines, expected) in CASES {
+            let stream: String = lines.lines().map(|line| format!("data: {line}\n\n")).collect();
+            assert_eq!(decoded(Api::OpenaiCompletions, [stream.as_bytes()]), *expected, "{lines}");
+        }
+    }
+}
