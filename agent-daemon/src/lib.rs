@@ -17,4 +17,5 @@ pub mod protocol;
 pub mod request;
 pub mod server;
 pub mod subscription;
+pub mod tool;
 pub mod transport;

@@ -1,0 +1,225 @@
+//! Watching one command from its start to the end of all its processes.
+//!
+//! Owns: the time limit, the abort, how long each gentler step may take, progress updates.
+//! Never: waits for something that the command left behind, be it a process that holds on to the
+//! output or one that cannot be killed.
+
+use std::time::Duration;
+
+use agent_core::{ToolContext, ToolOutput};
+use tokio::{io::AsyncReadExt, net::unix::pipe, time::Instant};
+
+use super::{
+    output::{Finished, Output},
+    processes::{Change, Ending, Processes},
+};
+
+/// How long a command has, after being asked to end, before it is killed. Well within the grace
+/// period of an abort.
+const TERM_TIME: Duration = Duration::from_millis(500);
+
+/// How long what a command left running has before it is asked to end: enough for a process
+/// substitution to say its last words.
+const LINGER_TIME: Duration = Duration::from_millis(250);
+
+/// How long what was killed has to disappear.
+const KILL_TIME: Duration = Duration::from_secs(1);
+
+/// How long the output may stay open when nothing runs any more.
+const DRAIN_TIME: Duration = Duration::from_millis(100);
+
+/// At most ten updates a second.
+const UPDATE_INTERVAL: Duration = Duration::from_millis(100);
+
+const CHUNK: usize = 64 * 1024;
+
+/// Why a command was ended.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Cause {
+    Aborted,
+    TimedOut,
+}
+
+/// A command that ran.
+pub(super) struct Ran {
+    pub(super) output: Finished,
+    /// How it ended; none if it cannot be killed.
+    pub(super) ending: Option<Ending>,
+    /// Why we ended it, if we did.
+    pub(super) cause: Option<Cause>,
+    /// Whether it left something running that had to be ended.
+    pub(super) left_running: bool,
+    /// Whether something could not be ended.
+    pub(super) still_running: bool,
+    pub(super) duration: Duration,
+}
+
+/// How far the end has come.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Step {
+    Running,
+    /// The command has ended, but not all that it started.
+    Lingering,
+    /// Everything was asked to end.
+    Terminating,
+    /// Everything was killed.
+    Killing,
+    /// Nothing runs any more.
+    Gone,
+}
+
+struct Watch<'a> {
+    processes: Processes,
+    output: Output,
+    context: &'a ToolContext,
+    step: Step,
+    /// When the step has taken long enough; none while running.
+    step_ends: Option<Instant>,
+    ending: Option<Ending>,
+    cause: Option<Cause>,
+    /// An interruption comes once; the signal that brought it goes on being true.
+    interrupted: bool,
+    left_running: bool,
+    updates: Updates,
+}
+
+/// Waits for a command and all its processes.
+pub(super) async fn watch(
+    processes: Processes,
+    mut pipe: pipe::Receiver,
+    output: Output,
+    limit: Option<Duration>,
+    context: &ToolContext,
+) -> Ran {
+    let begin = Instant::now();
+    let time_out = limit.map(|limit| begin + limit);
+    let mut watch = Watch {
+        processes,
+        output,
+        context,
+        step: Step::Running,
+        step_ends: None,
+        ending: None,
+        cause: None,
+        interrupted: false,
+        left_running: false,
+        updates: Updates { next: begin, waiting: false },
+    };
+    let mut chunk = vec![0; CHUNK];
+    let mut open = true;
+    while watch.step != Step::Gone || open {
+        let may_interrupt = !watch.interrupted && watch.step != Step::Gone;
+        tokio::select! {
+            biased;
+            () = context.signal.cancelled(), if may_interrupt => {
+                watch.interrupt(Cause::Aborted).await;
+            }
+            () = until(time_out), if may_interrupt && watch.ending.is_none() => {
+                watch.interrupt(Cause::TimedOut).await;
+            }
+            () = until(watch.step_ends) => {
+                if !watch.next_step().await {
+                    break;
+                }
+            }
+            change = watch.processes.change(), if watch.step != Step::Gone => watch.changed(change),
+            () = until(watch.updates.due()) => watch.update(),
+            read = pipe.read(&mut chunk), if open => match read {
+                Ok(count) if count > 0 => watch.said(&chunk[..count]).await,
+                _ => open = false,
+            },
+        }
+    }
+    let still_running = watch.step != Step::Gone;
+    Ran {
+        output: watch.output.finish().await,
+        ending: watch.ending,
+        cause: watch.cause,
+        left_running: watch.left_running,
+        still_running,
+        duration: begin.elapsed(),
+    }
+}
+
+impl Watch<'_> {
+    /// Ends the command before its time. What only lingers is already over and is killed.
+    async fn interrupt(&mut self, cause: Cause) {
+        self.interrupted = true;
+        if self.ending.is_some() {
+            self.left_running = true;
+            return self.kill();
+        }
+        self.cause = Some(cause);
+        self.terminate().await;
+    }
+
+    async fn terminate(&mut self) {
+        self.processes.terminate().await;
+        self.enter(Step::Terminating, TERM_TIME);
+    }
+
+    fn kill(&mut self) {
+        self.processes.kill();
+        self.enter(Step::Killing, KILL_TIME);
+    }
+
+    fn enter(&mut self, step: Step, time: Duration) {
+        self.step = step;
+        self.step_ends = Some(Instant::now() + time);
+    }
+
+    /// The step has taken long enough. False if there is no further one.
+    async fn next_step(&mut self) -> bool {
+        match self.step {
+            Step::Running | Step::Lingering => {
+                self.left_running = true;
+                self.terminate().await;
+            }
+            Step::Terminating => self.kill(),
+            Step::Killing | Step::Gone => return false,
+        }
+        true
+    }
+
+    fn changed(&mut self, change: Change) {
+        match change {
+            Change::Ended(ending) => {
+                self.ending = Some(ending);
+                if self.step == Step::Running {
+                    self.enter(Step::Lingering, LINGER_TIME);
+                }
+            }
+            Change::Gone => self.enter(Step::Gone, DRAIN_TIME),
+        }
+    }
+
+    async fn said(&mut self, bytes: &[u8]) {
+        self.output.feed(bytes).await;
+        self.updates.waiting = true;
+    }
+
+    fn update(&mut self) {
+        self.updates = Updates { next: Instant::now() + UPDATE_INTERVAL, waiting: false };
+        self.context.update(ToolOutput::text(self.output.progress()));
+    }
+}
+
+/// When to show progress.
+struct Updates {
+    next: Instant,
+    waiting: bool,
+}
+
+impl Updates {
+    fn due(&self) -> Option<Instant> {
+        self.waiting.then_some(self.next)
+    }
+}
+
+/// Waits until then; for ever if there is no such time.
+async fn until(time: Option<Instant>) {
+    match time {
+        Some(time) => tokio::time::sleep_until(time).await,
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,192 @@
+//! The `edit` tool: replaces parts of a file.
+//!
+//! Owns: reading the file, writing it back as a whole, and what is told.
+//! Never: decides what matches ([`replace`]), or writes over a change that it has not seen.
+
+use std::{path::Path, sync::Arc};
+
+use agent_core::{BoxFuture, Tool, ToolContext, ToolError, ToolOutput, ToolSpec};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::{
+    Workspace,
+    arguments::parse,
+    atomic_write::{self, Outcome, Seen},
+    blocking, counted, file_locks, nearest,
+    workspace::Target,
+};
+use replace::{Refusal, Replacement, Splice};
+
+mod diff;
+mod hint;
+mod replace;
+
+#[cfg(test)]
+mod tests;
+
+/// A larger file is not held in memory.
+const MAX_FILE: u64 = 64 * 1024 * 1024;
+
+/// Replaces parts of a file.
+pub(super) struct Edit {
+    spec: ToolSpec,
+    workspace: Arc<Workspace>,
+}
+
+#[derive(Deserialize)]
+struct Arguments {
+    path: String,
+    edits: Vec<Replacement>,
+}
+
+impl Edit {
+    pub(super) fn new(workspace: Arc<Workspace>) -> Self {
+        Edit { spec: spec(), workspace }
+    }
+
+    async fn edit(
+        &self,
+        arguments: Arguments,
+        context: ToolContext,
+    ) -> Result<ToolOutput, ToolError> {
+        let workspace = self.workspace.clone();
+        let path = arguments.path.clone();
+        let Target(target) =
+            blocking::run(&context.signal, move |_| workspace.target(&path)).await??;
+        // From before the read to after the rename, or the second of two edits undoes the first.
+        let turn = file_locks::lock(&target).await;
+        blocking::run(&context.signal, move |stop| {
+            let _turn = turn;
+            carry_out(&target, &arguments, &|| stop.requested())
+        })
+        .await?
+    }
+}
+
+fn spec() -> ToolSpec {
+    ToolSpec {
+        name: "edit".into(),
+        description:
+            "Replaces parts of a file, all or none. Each oldText must occur exactly once in \
+                      the file as it is now, character by character, white space included; take \
+                      enough lines around it. Replacements must not overlap. Several in one call \
+                      are better than several calls."
+                .into(),
+        parameters: json!({
+            "type": "object",
+            "properties": {
+                "path": {
+                    "type": "string",
+                    "description": "The file, relative to the session's directory; `~` is the home directory."
+                },
+                "edits": {
+                    "type": "array", "minItems": 1,
+                    "items": {
+                        "type": "object",
+                        "properties": {
+                            "oldText": {
+                                "type": "string", "minLength": 1,
+                                "description": "The exact text to replace; it occurs once in the file."
+                            },
+                            "newText": {
+                                "type": "string",
+                                "description": "What comes in its place; may be empty."
+                            }
+                        },
+                        "required": ["oldText", "newText"],
+                        "additionalProperties": false
+                    }
+                }
+            },
+            "required": ["path", "edits"],
+            "additionalProperties": false
+        }),
+    }
+}
+
+impl Tool for Edit {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn call<'a>(
+        &'a self,
+        arguments: Value,
+        context: ToolContext,
+    ) -> BoxFuture<'a, Result<ToolOutput, ToolError>> {
+        Box::pin(async move { self.edit(parse(arguments)?, context).await })
+    }
+}
+
+fn carry_out(
+    target: &Path,
+    arguments: &Arguments,
+    stop: &dyn Fn() -> bool,
+) -> Result<ToolOutput, ToolError> {
+    let named = &arguments.path;
+    let (original, seen) = load(target, named)?;
+    let splices = replace::plan(&original, &arguments.edits)
+        .map_err(|refusals| refused(named, &original, &arguments.edits, &refusals))?;
+    let new = replace::apply(&original, &splices);
+    match atomic_write::replace(target, &new, Some(&seen), stop) {
+        Ok(Outcome::Stopped) => Err(ToolError::new(format!(
+            "{named} was not changed: the run was aborted. It is as it was before."
+        ))),
+        Ok(_) => report(named, &original, &new, &splices),
+        Err(error) => Err(ToolError::new(format!("{named} was not changed, since {error}."))),
+    }
+}
+
+fn load(target: &Path, named: &str) -> Result<(Vec<u8>, Seen), ToolError> {
+    let failed = |error: std::io::Error| {
+        let more = match error.kind() {
+            std::io::ErrorKind::NotFound => nearest::explain_missing(target),
+            _ => String::new(),
+        };
+        ToolError::new(format!("Cannot edit {named}: {error}.{more}"))
+    };
+    let metadata = std::fs::metadata(target).map_err(failed)?;
+    if !metadata.is_file() {
+        return Err(ToolError::new(format!("Cannot edit {named}: it is not a regular file.")));
+    }
+    if metadata.len() > MAX_FILE {
+        return Err(ToolError::new(format!(
+            "Cannot edit {named}: it has {}, more than the {} that can be edited. Use bash (sed).",
+            counted(metadata.len(), "byte"),
+            counted(MAX_FILE, "byte"),
+        )));
+    }
+    Ok((std::fs::read(target).map_err(failed)?, Seen::of(&metadata)))
+}
+
+fn refused(named: &str, original: &[u8], edits: &[Replacement], refusals: &[Refusal]) -> ToolError {
+    let mut text = format!("{named} was not changed:");
+    for refusal in refusals {
+        let hint = match refusal {
+            Refusal::Missing { index } => hint::nearest_place(original, &edits[*index].old_text),
+            _ => String::new(),
+        };
+        text.push_str(&format!("\n- {refusal}.{hint}"));
+    }
+    ToolError::new(text)
+}
+
+fn report(
+    named: &str,
+    original: &[u8],
+    new: &[u8],
+    splices: &[Splice],
+) -> Result<ToolOutput, ToolError> {
+    let lines: Vec<usize> =
+        splices.iter().map(|splice| replace::line_of(original, splice.range.start)).collect();
+    let count = counted(splices.len() as u64, "replacement");
+    let listed = lines.iter().map(usize::to_string).collect::<Vec<_>>().join(", ");
+    let noun = if lines.len() == 1 { "line" } else { "lines" };
+    ToolOutput::text(format!("Edited {named}: {count}, at {noun} {listed}.")).with_details(json!({
+        "path": named,
+        "replacements": splices.len(),
+        "firstChangedLine": lines.first(),
+        "diff": diff::unified(named, original, new),
+    }))
+}

@@ -1,0 +1,89 @@
+//! What a session's tools may do: the `[tools]` table of the configuration.
+//!
+//! Owns: its shape and its defaults. Never: touches the file system; [`super::Workspace`] applies it.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+/// The `[tools]` table. The default lets a session have all four tools, run commands, and write in
+/// its own directory and the temp directory.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ToolPolicy {
+    /// The tools that a session may have; all of them if not given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub allow: Option<Vec<BuiltIn>>,
+    /// Where `write` and `edit` may write, relative to the session's directory; that directory and
+    /// the temp directory if not given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub write_roots: Option<Vec<PathBuf>>,
+    /// Whether commands may be run at all.
+    pub bash: BashPolicy,
+}
+
+/// Whether a session may run commands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum BashPolicy {
+    /// Any command, which can then also write anywhere.
+    #[default]
+    Allow,
+    /// None: `bash` is not offered.
+    Deny,
+}
+
+/// The name of a built-in tool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum BuiltIn {
+    /// Shows a file.
+    Read,
+    /// Replaces a whole file.
+    Write,
+    /// Replaces parts of a file.
+    Edit,
+    /// Runs a command.
+    Bash,
+}
+
+impl BuiltIn {
+    /// All of them, in the order in which they are offered.
+    pub const ALL: [BuiltIn; 4] = [BuiltIn::Read, BuiltIn::Write, BuiltIn::Edit, BuiltIn::Bash];
+}
+
+impl ToolPolicy {
+    /// Whether a session is offered this tool.
+    pub fn offers(&self, tool: BuiltIn) -> bool {
+        let allowed = self.allow.as_ref().is_none_or(|allowed| allowed.contains(&tool));
+        allowed && (tool != BuiltIn::Bash || self.bash == BashPolicy::Allow)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn a_wrong_table_is_refused_by_name() {
+        const CASES: &[(&str, &str)] = &[
+            ("alow = []", "unknown field `alow`"),
+            ("allow = ['reed']", "unknown variant `reed`"),
+            ("bash = 'ask'", "unknown variant `ask`"),
+            ("write_roots = '.'", "expected a sequence"),
+        ];
+        for (table, reason) in CASES {
+            let error = toml::from_str::<ToolPolicy>(table).unwrap_err().to_string();
+            assert!(error.contains(reason), "{table}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_table_survives_a_round_trip() {
+        let table = "allow = [\"read\", \"bash\"]\nwrite_roots = [\".\"]\nbash = \"deny\"\n";
+        let policy: ToolPolicy = toml::from_str(table).unwrap();
+        assert_eq!(toml::to_string(&policy).unwrap(), table);
+    }
+}

@@ -1,0 +1,217 @@
+//! The `read` tool: shows a file to the model.
+//!
+//! Owns: telling text, images, other binary files, directories and what is not there apart, and the
+//! words for each. Never: loads a file as a whole, or opens something that could block for ever.
+
+use std::{
+    fs::File,
+    io::{BufReader, Read as _, Seek},
+    os::unix::fs::OpenOptionsExt,
+    path::Path,
+    sync::Arc,
+};
+
+use agent_core::{Block, BoxFuture, Tool, ToolContext, ToolError, ToolOutput, ToolSpec};
+use base64::{Engine, prelude::BASE64_STANDARD};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::{
+    MAX_LINES, Workspace,
+    arguments::{parse, whole_number},
+    blocking::{self, Stop},
+    counted, grouped, nearest,
+};
+use window::{Window, WindowError, WindowSize};
+
+mod image;
+mod listing;
+mod window;
+
+#[cfg(test)]
+mod tests;
+
+/// Shows a file.
+pub(super) struct Read {
+    spec: ToolSpec,
+    workspace: Arc<Workspace>,
+}
+
+#[derive(Deserialize)]
+struct Arguments {
+    path: String,
+    #[serde(default, deserialize_with = "whole_number")]
+    offset: Option<u64>,
+    #[serde(default, deserialize_with = "whole_number")]
+    limit: Option<u64>,
+}
+
+impl Read {
+    pub(super) fn new(workspace: Arc<Workspace>) -> Self {
+        Read { spec: spec(), workspace }
+    }
+}
+
+fn spec() -> ToolSpec {
+    ToolSpec {
+        name: "read".into(),
+        description:
+            "Shows a file. Text is shown as it is, at most 2,000 lines or 50 KiB at a time; \
+                      a notice at the end says how to go on when there is more. Images (PNG, JPEG, \
+                      GIF, WebP) are shown as images. Prefer this to `cat` or `sed`."
+                .into(),
+        parameters: json!({
+            "type": "object",
+            "properties": {
+                "path": {
+                    "type": "string",
+                    "description": "The file, relative to the session's directory; `~` is the home directory."
+                },
+                "offset": {
+                    "type": "integer", "minimum": 1,
+                    "description": "The first line to show, counting from 1."
+                },
+                "limit": {
+                    "type": "integer", "minimum": 1,
+                    "description": "How many lines to show at most."
+                }
+            },
+            "required": ["path"],
+            "additionalProperties": false
+        }),
+    }
+}
+
+impl Tool for Read {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn call<'a>(
+        &'a self,
+        arguments: Value,
+        context: ToolContext,
+    ) -> BoxFuture<'a, Result<ToolOutput, ToolError>> {
+        Box::pin(async move {
+            let arguments: Arguments = parse(arguments)?;
+            let path = self.workspace.locate(&arguments.path);
+            blocking::run(&context.signal, move |stop| show(&path, &arguments, stop)).await?
+        })
+    }
+}
+
+fn show(path: &Path, arguments: &Arguments, stop: &Stop) -> Result<ToolOutput, ToolError> {
+    let mut file = open(path, &arguments.path)?;
+    let failed = |error| ToolError::new(format!("Cannot read {}: {error}.", arguments.path));
+    let size = file.metadata().map_err(failed)?.len();
+    let mut head = Vec::new();
+    (&mut file).take(image::MAGIC_BYTES).read_to_end(&mut head).map_err(failed)?;
+    file.rewind().map_err(failed)?;
+    match image::mime_type(&head) {
+        Some(mime_type) => show_image(file, mime_type, size, arguments),
+        None => show_text(file, size, arguments, stop),
+    }
+}
+
+/// Opens a regular file, and nothing else: a FIFO would block, a device may act on being opened.
+fn open(path: &Path, named: &str) -> Result<File, ToolError> {
+    let failed = |error: std::io::Error| {
+        let more = match error.kind() {
+            std::io::ErrorKind::NotFound => nearest::explain_missing(path),
+            _ => String::new(),
+        };
+        ToolError::new(format!("Cannot read {named}: {error}.{more}"))
+    };
+    let metadata = std::fs::metadata(path).map_err(failed)?;
+    if metadata.is_dir() {
+        return Err(ToolError::new(listing::describe(path, named)));
+    }
+    // What the path names can change after the look; non-blocking, so that even then nothing waits.
+    let flags = rustix::fs::OFlags::NONBLOCK.bits() as i32;
+    let special = || {
+        let advice = "only regular files, images and directories can be shown";
+        ToolError::new(format!("{named} is a device, socket or pipe; {advice}."))
+    };
+    if !metadata.is_file() {
+        return Err(special());
+    }
+    let file = File::options().read(true).custom_flags(flags).open(path).map_err(failed)?;
+    match file.metadata().map_err(failed)?.is_file() {
+        true => Ok(file),
+        false => Err(special()),
+    }
+}
+
+fn show_image(
+    file: File,
+    mime_type: &str,
+    size: u64,
+    arguments: &Arguments,
+) -> Result<ToolOutput, ToolError> {
+    let named = &arguments.path;
+    let mut bytes = Vec::new();
+    file.take(image::MAX_BYTES + 1)
+        .read_to_end(&mut bytes)
+        .map_err(|error| ToolError::new(format!("Cannot read {named}: {error}.")))?;
+    if bytes.len() as u64 > image::MAX_BYTES {
+        return Err(ToolError::new(format!(
+            "{named} is a {mime_type} image of {}; at most {} can be shown. Make a smaller copy \
+             and read that.",
+            counted(size, "byte"),
+            grouped(image::MAX_BYTES),
+        )));
+    }
+    let note = format!("{named}: {mime_type}, {}.", counted(bytes.len() as u64, "byte"));
+    let image = Block::image(mime_type, BASE64_STANDARD.encode(&bytes));
+    let output = ToolOutput { content: vec![Block::text(note), image], details: None };
+    output.with_details(json!({ "mimeType": mime_type, "size": bytes.len() }))
+}
+
+fn show_text(
+    file: File,
+    size: u64,
+    arguments: &Arguments,
+    stop: &Stop,
+) -> Result<ToolOutput, ToolError> {
+    let named = &arguments.path;
+    let first = arguments.offset.unwrap_or(1);
+    let limit = arguments.limit.unwrap_or(u64::MAX).min(MAX_LINES as u64);
+    let reader = BufReader::with_capacity(window::CHUNK, file);
+    let wanted = WindowSize { first, lines: limit, bytes: super::MAX_BYTES, file: size };
+    let window =
+        window::cut(reader, wanted, &|| stop.requested()).map_err(|error| match error {
+            WindowError::PastTheEnd { lines } => ToolError::new(format!(
+                "Line {} of {named} does not exist: the file has {}.",
+                grouped(first),
+                counted(lines, "line"),
+            )),
+            WindowError::Stopped => ToolError::new("Reading was aborted."),
+            WindowError::Io(error) => ToolError::new(format!("Cannot read {named}: {error}.")),
+        })?;
+    if let Some(kind) = window.binary_kind() {
+        return Err(ToolError::new(format!(
+            "{named} is {kind} of {}, which cannot be shown as text. Look at it with bash (file, \
+             xxd, strings, iconv).",
+            counted(size, "byte"),
+        )));
+    }
+    describe(&window, arguments, size)
+}
+
+fn describe(window: &Window, arguments: &Arguments, size: u64) -> Result<ToolOutput, ToolError> {
+    let mut text = String::from_utf8_lossy(&window.text).into_owned();
+    let notices = window.notices(&arguments.path);
+    if text.is_empty() {
+        text.push_str("(The file is empty.)");
+    } else if !notices.is_empty() {
+        text.push_str(if text.ends_with('\n') { "\n" } else { "\n\n" });
+        text.push_str(&notices.join("\n"));
+    }
+    ToolOutput::text(text).with_details(json!({
+        "firstLine": window.first,
+        "lastLine": window.last,
+        "totalLines": window.total,
+        "truncated": window.is_cut(),
+        "size": size,
+    }))
+}

@@ -1,0 +1,222 @@
+//! Where a session's tools work.
+//!
+//! Owns: what a path in a call means, where files may be written, and which environment variables
+//! are ours alone. Never: confines what a command does; where that matters, `bash = "deny"`.
+
+use std::{
+    ffi::{OsStr, OsString},
+    path::{Path, PathBuf},
+};
+
+use agent_core::ToolError;
+
+use super::{policy::ToolPolicy, resolve};
+
+/// A session's directory and what its tools may touch.
+#[derive(Debug)]
+pub struct Workspace {
+    directory: PathBuf,
+    home: Option<PathBuf>,
+    temp: PathBuf,
+    policy: ToolPolicy,
+    secret_variables: Vec<String>,
+}
+
+/// A file that may be written: where the path leads, symlinks followed.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Target(pub(super) PathBuf);
+
+impl Workspace {
+    /// A workspace in an absolute directory. `secret_variables` are the names of environment
+    /// variables that commands must not see, besides those that are secret anyway.
+    pub fn new(directory: PathBuf, policy: ToolPolicy, secret_variables: Vec<String>) -> Self {
+        Workspace {
+            directory,
+            home: std::env::home_dir().filter(|home| home.is_absolute()),
+            temp: std::env::temp_dir(),
+            policy,
+            secret_variables,
+        }
+    }
+
+    /// The session's directory.
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// What the tools may do.
+    pub fn policy(&self) -> &ToolPolicy {
+        &self.policy
+    }
+
+    /// Where output that is too long for the model is put.
+    pub(super) fn temp(&self) -> &Path {
+        &self.temp
+    }
+
+    /// The absolute form of a path in a call: relative to the directory, `~` for the home.
+    pub(super) fn locate(&self, path: &str) -> PathBuf {
+        self.absolute(Path::new(path))
+    }
+
+    fn absolute(&self, path: &Path) -> PathBuf {
+        match (path.strip_prefix("~"), &self.home) {
+            (Ok(rest), Some(home)) if rest.as_os_str().is_empty() => home.clone(),
+            (Ok(rest), Some(home)) => home.join(rest),
+            _ => self.directory.join(path),
+        }
+    }
+
+    /// Where a file may be written. Looks at the file system, so not for the runtime's threads.
+    ///
+    /// # Errors
+    /// The path leads nowhere, or to a place that the policy does not open.
+    pub(super) fn target(&self, path: &str) -> Result<Target, ToolError> {
+        if path.is_empty() {
+            return Err(ToolError::new("The path is empty; give the path of a file."));
+        }
+        let place = resolve::follow(&self.locate(path))
+            .map_err(|error| ToolError::new(format!("Cannot follow the path {path}: {error}.")))?;
+        let roots = self.write_roots();
+        if roots.iter().any(|root| place.starts_with(root)) {
+            return Ok(Target(place));
+        }
+        Err(ToolError::new(outside(path, &place, &roots)))
+    }
+
+    fn write_roots(&self) -> Vec<PathBuf> {
+        let default = [PathBuf::from("."), self.temp.clone()];
+        let roots = self.policy.write_roots.as_deref().unwrap_or(&default);
+        // A root that cannot be followed opens nothing.
+        roots.iter().filter_map(|root| resolve::follow(&self.absolute(root)).ok()).collect()
+    }
+
+    /// Whether an environment variable must stay out of a command's environment.
+    pub(super) fn is_secret(&self, variable: &OsStr) -> bool {
+        let Some(name) = variable.to_str() else { return false };
+        matches!(name, "OPENAI_API_KEY" | "ANTHROPIC_API_KEY")
+            || name.starts_with("AGENT_DAEMON_") && name.contains("TOKEN")
+            || self.secret_variables.iter().any(|secret| secret == name)
+    }
+
+    /// The names of those variables that are set.
+    pub(super) fn secrets_set(&self) -> Vec<OsString> {
+        std::env::vars_os().map(|(name, _)| name).filter(|name| self.is_secret(name)).collect()
+    }
+}
+
+fn outside(path: &str, place: &Path, roots: &[PathBuf]) -> String {
+    let leads = if Path::new(path) == place {
+        String::new()
+    } else {
+        format!(" (which leads to {})", place.display())
+    };
+    let roots = match roots {
+        [] => "nothing".to_owned(),
+        roots => {
+            let roots: Vec<_> = roots.iter().map(|root| root.display().to_string()).collect();
+            roots.join(" and ")
+        }
+    };
+    format!(
+        "{path}{leads} was not written: it is outside of where this session may write, which is \
+         {roots}. Whoever configures the daemon can add a directory to `write_roots` in the \
+         `[tools]` table."
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    fn workspace(directory: &Path, policy: &str) -> Workspace {
+        let policy = toml::from_str(policy).unwrap();
+        let mut workspace = Workspace::new(directory.to_owned(), policy, vec!["LOCAL_KEY".into()]);
+        workspace.home = Some("/home/someone".into());
+        workspace
+    }
+
+    #[test]
+    fn paths_mean_what_people_expect() {
+        let workspace = workspace(Path::new("/project"), "");
+        const CASES: &[(&str, &str)] = &[
+            ("a.txt", "/project/a.txt"),
+            ("./a.txt", "/project/./a.txt"),
+            ("/etc/hosts", "/etc/hosts"),
+            ("~", "/home/someone"),
+            ("~/a", "/home/someone/a"),
+            ("~other", "/project/~other"),
+            ("a/~", "/project/a/~"),
+        ];
+        for (path, place) in CASES {
+            assert_eq!(workspace.locate(path), Path::new(place), "{path}");
+        }
+    }
+
+    #[test]
+    fn writing_is_confined_through_symlinks() {
+        let scratch = tempfile::tempdir().unwrap();
+        let root = scratch.path().canonicalize().unwrap();
+        for directory in ["project/inner", "elsewhere"] {
+            std::fs::create_dir_all(root.join(directory)).unwrap();
+        }
+        symlink(root.join("elsewhere"), root.join("project/out")).unwrap();
+        symlink(root.join("elsewhere/new"), root.join("project/dangling")).unwrap();
+        symlink("inner", root.join("project/in")).unwrap();
+        let confined = "write_roots = ['.']";
+        let opened = "write_roots = ['.', '../elsewhere']";
+
+        const YES: bool = true;
+        const NO: bool = false;
+        let cases = [
+            (confined, "a.txt", YES),
+            (confined, "new/deep/a.txt", YES),
+            (confined, "in/a.txt", YES),
+            (confined, "out/a.txt", NO),
+            (confined, "dangling", NO),
+            (confined, "../a.txt", NO),
+            (confined, "../project-two/a.txt", NO),
+            (confined, "new/../../a.txt", NO),
+            (confined, "~/a.txt", NO),
+            (confined, "", NO),
+            (opened, "out/a.txt", YES),
+            (opened, "../elsewhere/a.txt", YES),
+            (opened, "../a.txt", NO),
+            ("write_roots = []", "a.txt", NO),
+            ("write_roots = ['/']", "/etc/a.txt", YES),
+            // The scratch directory is in the temp directory.
+            ("", "../a.txt", YES),
+            ("", "/etc/a.txt", NO),
+        ];
+        for (policy, path, may) in cases {
+            let answer = workspace(&root.join("project"), policy).target(path);
+            assert_eq!(answer.is_ok(), may, "{policy} {path}: {answer:?}");
+        }
+        let refused = workspace(&root.join("project"), confined).target("out/a").unwrap_err();
+        for part in ["leads to", "elsewhere/a", "project", "write_roots", "[tools]"] {
+            assert!(refused.to_string().contains(part), "{refused}");
+        }
+    }
+
+    #[test]
+    fn our_secrets_are_known() {
+        let workspace = workspace(Path::new("/"), "");
+        const CASES: &[(&str, bool)] = &[
+            ("OPENAI_API_KEY", true),
+            ("ANTHROPIC_API_KEY", true),
+            ("AGENT_DAEMON_TOKEN", true),
+            ("AGENT_DAEMON_TOKEN_FILE", true),
+            ("LOCAL_KEY", true),
+            ("AGENT_DAEMON_MODEL", false),
+            ("PATH", false),
+            ("MY_TOKEN", false),
+        ];
+        for (name, secret) in CASES {
+            assert_eq!(workspace.is_secret(OsStr::new(name)), *secret, "{name}");
+        }
+    }
+}

@@ -1,0 +1,535 @@
+//! What `bash` promises about processes, tried with real ones.
+//!
+//! The program runs itself again: once as a program that hosts supervisors, once as one that does
+//! not, and as a host that is killed. A test is a function in [`TESTS`]; arguments select some by
+//! parts of their names, as with any other test program.
+#![allow(clippy::unwrap_used)]
+
+use std::{
+    io::{BufRead, BufReader},
+    os::unix::process::CommandExt,
+    path::Path,
+    process::{Command, Stdio},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use agent_core::{
+    CancelSignal, CancelSource, Tool, ToolContext, ToolError, ToolOutput, ToolUpdates,
+};
+use agent_daemon::tool::{Workspace, built_in, supervisor};
+use serde_json::{Value, json};
+
+/// A test, its name, and whether it needs a supervisor.
+type Test = (&'static str, fn(), bool);
+
+const TESTS: &[Test] = &[
+    ("commands_tell_their_story", commands_tell_their_story, false),
+    ("a_command_inherits_no_file_and_no_signal_of_ours", clean_start, false),
+    ("our_secrets_stay_ours", secrets, false),
+    ("a_command_that_was_aborted_first_never_runs", aborted_first, false),
+    ("an_abort_keeps_what_was_said", abort_keeps_output, false),
+    ("a_time_limit_ends_the_command", time_limit, false),
+    ("what_ignores_sigterm_is_killed", ignores_term, false),
+    ("what_is_left_in_the_background_ends", background, false),
+    ("long_output_goes_to_a_file", long_output, false),
+    ("updates_are_few_and_short", updates, false),
+    ("a_missing_directory_is_told", missing_directory, false),
+    ("a_dropped_call_leaves_nothing", dropped_call, false),
+    ("whatever_escapes_its_group_ends_too", escapes, true),
+    ("a_detached_writer_does_not_hold_up_an_abort", detached_writer, true),
+    ("killing_the_supervisor_kills_the_command", killed_supervisor, true),
+    ("there_is_no_terminal", no_terminal, true),
+    ("a_killed_host_leaves_nothing", killed_host, true),
+    ("a_host_killed_at_any_moment_leaves_nothing", killed_host_early, true),
+];
+
+const HOST: &str = "host";
+const SUPERVISED: &str = "supervised";
+const GROUPED: &str = "grouped";
+
+fn main() {
+    // Without this call the program is one that cannot host a supervisor.
+    if std::env::args().nth(1).as_deref() != Some(GROUPED) {
+        supervisor::run_if_asked();
+    }
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match arguments.as_slice() {
+        [HOST, command] => host(command),
+        [SUPERVISED, filters @ ..] => run_tests(filters, |_| true),
+        [GROUPED, filters @ ..] => run_tests(filters, |needs_supervisor| !needs_supervisor),
+        filters => {
+            for mode in [SUPERVISED, GROUPED] {
+                let filters = filters.iter().filter(|filter| !filter.starts_with('-'));
+                // One of our own, so that what is left in it is ours.
+                let temp = tempfile::tempdir().unwrap();
+                let mut command = Command::new(std::env::current_exe().unwrap());
+                command
+                    .arg(mode)
+                    .args(filters)
+                    .env("OPENAI_API_KEY", "sk-1")
+                    .env("LOCAL_KEY", "2")
+                    .env("TMPDIR", temp.path());
+                assert!(command.status().unwrap().success(), "{mode}: see above");
+            }
+        }
+    }
+}
+
+fn run_tests(filters: &[&str], applies: impl Fn(bool) -> bool) {
+    for (name, test, needs_supervisor) in TESTS {
+        let selected = filters.is_empty() || filters.iter().any(|filter| name.contains(filter));
+        if selected && applies(*needs_supervisor) {
+            let begin = Instant::now();
+            println!("bash: {name} …");
+            test();
+            println!("bash: {name}: ok, {} ms", begin.elapsed().as_millis());
+        }
+    }
+}
+
+/// A directory, and the tool in it.
+struct Scratch {
+    directory: tempfile::TempDir,
+    tool: Arc<dyn Tool>,
+}
+
+impl Scratch {
+    fn new() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let tool = bash(directory.path());
+        Scratch { directory, tool }
+    }
+
+    fn path(&self) -> &Path {
+        self.directory.path()
+    }
+
+    async fn call(&self, arguments: Value, signal: CancelSignal) -> Result<ToolOutput, ToolError> {
+        let (context, _updates) = ToolContext::detached("1", signal);
+        self.tool.call(arguments, context).await
+    }
+
+    async fn story(&self, command: &str) -> String {
+        told(&self.call(json!({ "command": command }), CancelSignal::never()).await)
+    }
+}
+
+fn bash(directory: &Path) -> Arc<dyn Tool> {
+    let secrets = vec!["LOCAL_KEY".into()];
+    let workspace = Workspace::new(directory.into(), Default::default(), secrets);
+    built_in(workspace.into()).into_iter().find(|tool| tool.spec().name == "bash").unwrap()
+}
+
+fn told(result: &Result<ToolOutput, ToolError>) -> String {
+    match result {
+        Ok(output) => agent_core::text_of(&output.content),
+        Err(error) => format!("ERROR {error}"),
+    }
+}
+
+fn details(result: &Result<ToolOutput, ToolError>) -> Value {
+    let output = match result {
+        Ok(output) => output,
+        Err(error) => &error.output,
+    };
+    output.details.clone().unwrap()
+}
+
+fn block_on<T>(future: impl Future<Output = T>) -> T {
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    runtime.unwrap().block_on(future)
+}
+
+/// The command lines of the living processes that have a marker in them, our own excepted.
+fn running(marker: &str) -> Vec<String> {
+    let own = std::process::id().to_string();
+    let entries = std::fs::read_dir("/proc").unwrap().flatten();
+    let numbers = entries.filter_map(|entry| entry.file_name().into_string().ok());
+    let alive = numbers.filter(|name| name.parse::<u32>().is_ok() && *name != own);
+    let lines = alive.map(|pid| {
+        let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        format!("{pid} {}", String::from_utf8_lossy(&line).replace('\0', " "))
+    });
+    lines.filter(|line| line.contains(marker)).collect()
+}
+
+/// Nothing with the marker is left, at once or after a moment.
+fn assert_gone(marker: &str, moment: Duration) {
+    let begin = Instant::now();
+    loop {
+        let left = running(marker);
+        if left.is_empty() {
+            return;
+        }
+        assert!(begin.elapsed() < moment, "still running: {left:?}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// A number of seconds to sleep for that no other process has in its command line.
+fn marker() -> String {
+    use std::sync::atomic::{AtomicU32, Ordering};
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    format!("{}.{}{:04}", 7_000, std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
+}
+
+/// Waits until some update shows this text.
+async fn until_said(updates: &mut ToolUpdates, text: &str) {
+    loop {
+        let update = updates.next().await.expect("the command still runs");
+        if agent_core::text_of(&update.content).contains(text) {
+            return;
+        }
+    }
+}
+
+fn commands_tell_their_story() {
+    const CASES: &[(&str, &str)] = &[
+        ("echo hi", "hi\n"),
+        ("true", "(No output.)"),
+        ("printf 'no line end'", "no line end"),
+        ("echo a; echo b >&2; echo c", "a\nb\nc\n"),
+        ("cd / && pwd", "/\n"),
+        ("exit 3", "ERROR (No output.)\n\n[Exit code 3.]"),
+        ("echo out; exit 1", "ERROR out\n\n[Exit code 1.]"),
+        ("printf out; exit 1", "ERROR out\n\n[Exit code 1.]"),
+        ("no-such-command-at-all 2>/dev/null", "ERROR (No output.)\n\n[Exit code 127.]"),
+        // A peer took this for a success.
+        ("kill -9 $$", "ERROR (No output.)\n\n[The command was ended by SIGKILL.]"),
+        ("echo a; kill -TERM $$", "ERROR a\n\n[The command was ended by SIGTERM.]"),
+        (
+            "exec 2>/dev/null; bash -c 'kill -9 $$'; exit $?",
+            "ERROR (No output.)\n\n[Exit code 137: something in it was ended by SIGKILL.]",
+        ),
+        ("cat; read line || echo no input", "no input\n"),
+        ("printf '\\033[31mred\\033[0m \\033]0;title\\007done'", "red done"),
+        ("printf '\\303'; sleep 0.05; printf '\\251'", "é"),
+        ("printf 'caf\\351'", "caf\u{fffd}"),
+        // Rust programs ignore SIGPIPE; what they start must not.
+        ("yes | head -n 1; echo ${PIPESTATUS[0]}", "y\n141\n"),
+        ("echo said late > >(sleep 0.05; cat)", "said late\n"),
+        ("echo \"$0\"; echo $#", "bash\n0\n"),
+    ];
+    let scratch = Scratch::new();
+    block_on(async {
+        for (command, story) in CASES {
+            let told = scratch.story(command).await;
+            let told = told.replace("/usr/bin/bash", "bash").replace("/bin/bash", "bash");
+            assert_eq!(told, *story, "{command}");
+        }
+        let result = scratch.call(json!({"command": "exit 3"}), CancelSignal::never()).await;
+        let details = details(&result);
+        assert_eq!((&details["exitCode"], &details["signal"]), (&json!(3), &Value::Null));
+        let result = scratch.call(json!({"command": "kill -9 $$"}), CancelSignal::never()).await;
+        let details = self::details(&result);
+        assert_eq!((&details["exitCode"], &details["signal"]), (&Value::Null, &json!("SIGKILL")));
+        for timeout in [json!(0), json!(-1), json!(86_401), json!("5")] {
+            let arguments = json!({"command": "touch ran", "timeout": timeout});
+            let told = told(&scratch.call(arguments, CancelSignal::never()).await);
+            assert!(told.starts_with("ERROR ") && told.contains("timeout`"), "{told}");
+        }
+        assert!(!scratch.path().join("ran").exists());
+    });
+}
+
+fn clean_start() {
+    let scratch = Scratch::new();
+    block_on(async {
+        // Whatever started this program may have left it some; those are not ours.
+        for command in ["ls /proc/self/fd", "grep -E 'Sig(Ign|Blk)' /proc/self/status"] {
+            let inherited = Command::new("bash").args(["-c", command]).output().unwrap().stdout;
+            let inherited = String::from_utf8(inherited).unwrap();
+            assert_eq!(scratch.story(command).await, inherited, "{command}");
+        }
+        assert_eq!(scratch.story("readlink /proc/self/fd/0").await, "/dev/null\n");
+    });
+}
+
+fn secrets() {
+    let scratch = Scratch::new();
+    block_on(async {
+        let told = scratch.story("env | grep -E 'OPENAI_API_KEY|LOCAL_KEY'; echo $PATH").await;
+        assert!(told.starts_with('/'), "{told}");
+        let parent = scratch.story("tr '\\0' '\\n' < /proc/$PPID/environ | grep LOCAL_KEY").await;
+        if std::env::args().nth(1).as_deref() == Some(SUPERVISED) {
+            assert_eq!(parent, "ERROR (No output.)\n\n[Exit code 1.]");
+        }
+    });
+}
+
+fn aborted_first() {
+    let scratch = Scratch::new();
+    let source = CancelSource::default();
+    source.cancel(Duration::ZERO);
+    let call = scratch.call(json!({"command": "touch ran"}), source.signal());
+    let told = told(&block_on(call));
+    assert_eq!(told, "ERROR The command was not run: the run was aborted before.");
+    assert!(!scratch.path().join("ran").exists());
+}
+
+fn abort_keeps_output() {
+    let scratch = Scratch::new();
+    let marker = marker();
+    block_on(async {
+        let source = CancelSource::default();
+        let (context, mut updates) = ToolContext::detached("1", source.signal());
+        let command = format!("trap 'echo bye; exit 0' TERM; echo begun; sleep {marker} & wait");
+        let call = scratch.tool.call(json!({ "command": command }), context);
+        let abort = async {
+            until_said(&mut updates, "begun").await;
+            source.cancel(Duration::from_secs(5));
+            Instant::now()
+        };
+        let (result, aborted) = futures_util::future::join(call, abort).await;
+        let expected = "ERROR begun\nbye\n\n[The run was aborted; the command was ended.]";
+        assert_eq!(told(&result), expected);
+        assert_eq!(details(&result)["aborted"], true);
+        assert!(aborted.elapsed() < Duration::from_secs(1), "{:?}", aborted.elapsed());
+    });
+    assert_gone(&marker, Duration::ZERO);
+}
+
+fn time_limit() {
+    let scratch = Scratch::new();
+    let marker = marker();
+    let begin = Instant::now();
+    let arguments = json!({ "command": format!("echo a; sleep {marker}; echo b"), "timeout": 0.2 });
+    let result = block_on(scratch.call(arguments, CancelSignal::never()));
+    assert_eq!(
+        told(&result),
+        "ERROR a\n\n[The command was ended after 0.2 seconds, its time limit.]"
+    );
+    assert_eq!(details(&result)["timedOut"], true);
+    assert!(begin.elapsed() < Duration::from_secs(1), "{:?}", begin.elapsed());
+    assert_gone(&marker, Duration::ZERO);
+}
+
+fn ignores_term() {
+    let scratch = Scratch::new();
+    let marker = marker();
+    let begin = Instant::now();
+    let command = format!("trap '' TERM; (sleep {marker}) & sleep {marker}; sleep {marker}");
+    let arguments = json!({ "command": command, "timeout": 0.1 });
+    let told = told(&block_on(scratch.call(arguments, CancelSignal::never())));
+    assert!(told.contains("its time limit"), "{told}");
+    assert!(begin.elapsed() < Duration::from_secs(2), "{:?}", begin.elapsed());
+    assert_gone(&marker, Duration::ZERO);
+}
+
+fn background() {
+    let scratch = Scratch::new();
+    let marker = marker();
+    for redirect in ["", ">/dev/null 2>&1"] {
+        let begin = Instant::now();
+        let command = format!("sleep {marker} {redirect} & echo begun");
+        let told = block_on(scratch.story(&command));
+        assert_eq!(told, "begun\n\n[What it left running was ended.]", "{redirect}");
+        assert!(begin.elapsed() < Duration::from_secs(2), "{:?}", begin.elapsed());
+        assert_gone(&marker, Duration::ZERO);
+    }
+    // What ends by itself in time is not worth a word.
+    assert_eq!(block_on(scratch.story("(sleep 0.05; echo late) & echo soon")), "soon\nlate\n");
+}
+
+fn long_output() {
+    let scratch = Scratch::new();
+    let result = block_on(scratch.call(json!({"command": "seq 3000"}), CancelSignal::never()));
+    let told = told(&result);
+    let file = details(&result)["fullOutputPath"].as_str().unwrap().to_owned();
+    let notice = format!("[Lines 1,001-3,000 of 3,000 are shown. The whole output is in {file}]");
+    assert!(told.starts_with("1001\n") && told.ends_with(&notice), "{told}");
+    assert_eq!(std::fs::read_to_string(&file).unwrap().lines().count(), 3_000);
+    std::fs::remove_file(file).unwrap();
+}
+
+fn updates() {
+    let scratch = Scratch::new();
+    block_on(async {
+        let (context, mut updates) = ToolContext::detached("1", CancelSignal::never());
+        let command = "for i in $(seq 200); do echo line $i; sleep 0.001; done";
+        let begin = Instant::now();
+        let result = scratch.tool.call(json!({ "command": command }), context).await;
+        let seconds = begin.elapsed().as_secs_f64();
+        assert!(result.is_ok());
+        let mut count = 0;
+        while let Some(update) = updates.next().await {
+            count += 1;
+            let text = agent_core::text_of(&update.content);
+            assert!(text.lines().count() <= 40 && text.len() <= 4096 && text.starts_with("line "));
+        }
+        assert!(count >= 3, "{count} updates in {seconds} s");
+        assert!(f64::from(count) <= seconds * 10.0 + 1.0, "{count} updates in {seconds} s");
+    });
+}
+
+fn missing_directory() {
+    let told = block_on(async {
+        let (context, _updates) = ToolContext::detached("1", CancelSignal::never());
+        told(&bash(Path::new("/no/such/place")).call(json!({"command": "true"}), context).await)
+    });
+    let expected = "ERROR The command could not be started in /no/such/place: No such file";
+    assert!(told.starts_with(expected), "{told}");
+}
+
+/// Abandoned as the loop does it, after any time: no process, and no file.
+fn dropped_call() {
+    let scratch = Scratch::new();
+    let marker = marker();
+    block_on(async {
+        for millis in (0..60).chain([100, 200, 400]) {
+            let (context, _updates) = ToolContext::detached("1", CancelSignal::never());
+            let tool = scratch.tool.clone();
+            let command = format!("trap '' TERM; seq 30000; sleep {marker}; sleep {marker}");
+            let call =
+                tokio::spawn(
+                    async move { tool.call(json!({ "command": command }), context).await },
+                );
+            tokio::time::sleep(Duration::from_millis(millis)).await;
+            call.abort();
+            assert!(call.await.unwrap_err().is_cancelled());
+        }
+    });
+    assert_gone(&marker, Duration::from_secs(2));
+    let logs = std::fs::read_dir(std::env::temp_dir()).unwrap().flatten();
+    let logs = logs.filter(|entry| entry.file_name().to_string_lossy().starts_with("agent-bash-"));
+    assert_eq!(logs.count(), 0);
+}
+
+/// Ways out of a process group.
+fn ways_out(marker: &str) -> [String; 4] {
+    [
+        format!("set -m; sleep {marker} >/dev/null 2>&1 & echo out"),
+        format!("setsid sleep {marker} >/dev/null 2>&1 & sleep 0.05; echo out"),
+        format!("(setsid sh -c 'sleep {marker} & sleep {marker}' &) ; sleep 0.05; echo out"),
+        format!(
+            "setsid sh -c 'trap \"\" TERM HUP; sleep {marker}; sleep {marker}' & sleep 0.05; echo out"
+        ),
+    ]
+}
+
+fn escapes() {
+    let scratch = Scratch::new();
+    let marker = marker();
+    for command in ways_out(&marker) {
+        let begin = Instant::now();
+        let told = block_on(scratch.story(&command));
+        assert_eq!(told, "out\n\n[What it left running was ended.]", "{command}");
+        assert!(begin.elapsed() < Duration::from_secs(2), "{:?}", begin.elapsed());
+        assert_gone(&marker, Duration::ZERO);
+    }
+}
+
+/// A peer waited for ever.
+fn detached_writer() {
+    let scratch = Scratch::new();
+    let marker = marker();
+    block_on(async {
+        let source = CancelSource::default();
+        let (context, mut updates) = ToolContext::detached("1", source.signal());
+        let writer = format!("trap \"\" TERM; while :; do echo noise; sleep 0.001 {marker}; done");
+        let command = format!("setsid sh -c '{writer}' & sleep {marker}");
+        let call = scratch.tool.call(json!({ "command": command }), context);
+        let abort = async {
+            until_said(&mut updates, "noise").await;
+            source.cancel(Duration::from_secs(5));
+            Instant::now()
+        };
+        let (result, aborted) = futures_util::future::join(call, abort).await;
+        assert!(told(&result).ends_with("[The run was aborted; the command was ended.]"));
+        assert!(aborted.elapsed() < Duration::from_secs(1), "{:?}", aborted.elapsed());
+    });
+    assert_gone(&marker, Duration::ZERO);
+}
+
+fn killed_supervisor() {
+    let scratch = Scratch::new();
+    let marker = marker();
+    let expected =
+        "ERROR (No output.)\n\n[The command was killed, with the process that watched it.]";
+    // At once, a little later, and with something in a group of its own.
+    for first in ["", "sleep 0.01;", "set -m; sleep $TIME & set +m;"] {
+        let command = format!("TIME={marker}; {first} kill -9 $PPID; sleep $TIME");
+        for _ in 0..10 {
+            assert_eq!(block_on(scratch.story(&command)), expected, "{first}");
+            assert_gone(&marker, Duration::ZERO);
+        }
+    }
+    // What merely asks it to end is not heard.
+    let told =
+        block_on(scratch.story("kill -TERM $PPID; kill -INT $PPID; kill -HUP $PPID; echo on"));
+    assert_eq!(told, "on\n");
+}
+
+fn no_terminal() {
+    let scratch = Scratch::new();
+    let told = block_on(scratch.story("(: < /dev/tty) 2>/dev/null || echo none"));
+    assert_eq!(told, "none\n");
+}
+
+/// Runs a command and says when it has begun; for being killed.
+fn host(command: &str) {
+    block_on(async {
+        let (context, mut updates) = ToolContext::detached("1", CancelSignal::never());
+        let tool = bash(&std::env::temp_dir());
+        let call = tool.call(json!({ "command": command }), context);
+        let tell = async {
+            until_said(&mut updates, "begun").await;
+            println!("begun");
+        };
+        println!("calling");
+        let (result, ()) = futures_util::future::join(call, tell).await;
+        panic!("the command ended: {}", told(&result));
+    });
+}
+
+fn host_of(command: &str) -> (std::process::Child, BufReader<std::process::ChildStdout>) {
+    let mut program = Command::new(std::env::current_exe().unwrap());
+    program.args([HOST, command]).stdout(Stdio::piped()).process_group(0);
+    let mut host = program.spawn().unwrap();
+    let lines = BufReader::new(host.stdout.take().unwrap());
+    (host, lines)
+}
+
+fn wait_for(lines: &mut impl BufRead, word: &str) {
+    let found = lines.lines().map_while(Result::ok).any(|line| line.trim() == word);
+    assert!(found, "the host never said {word}");
+}
+
+fn killed_host() {
+    let marker = marker();
+    let command = format!(
+        "trap '' TERM HUP INT; set -m; sleep {marker} >/dev/null & (sleep {marker} &) ; \
+         setsid sleep {marker} >/dev/null & sleep {marker} | cat & sleep 0.1; echo begun; sleep {marker}"
+    );
+    for whole_group in [false, true] {
+        let (mut host, mut lines) = host_of(&command);
+        wait_for(&mut lines, "begun");
+        // The host's own command line has it too.
+        assert!(running(&marker).len() >= 6, "{:?}", running(&marker));
+        let pid = rustix::process::Pid::from_child(&host);
+        match whole_group {
+            true => {
+                rustix::process::kill_process_group(pid, rustix::process::Signal::KILL).unwrap()
+            }
+            false => host.kill().unwrap(),
+        }
+        host.wait().unwrap();
+        assert_gone(&marker, Duration::from_secs(2));
+    }
+}
+
+fn killed_host_early() {
+    let marker = marker();
+    let command = format!("sleep {marker} & setsid sleep {marker} & sleep {marker}");
+    for round in 0..40 {
+        let (mut host, mut lines) = host_of(&command);
+        wait_for(&mut lines, "calling");
+        std::thread::sleep(Duration::from_micros(round * 500));
+        host.kill().unwrap();
+        host.wait().unwrap();
+        assert_gone(&marker, Duration::from_secs(2));
+    }
+}
