@@ -9,6 +9,7 @@ pub mod connection;
 pub mod entry;
 pub mod error;
 pub mod fanout;
+pub mod instructions;
 pub mod model;
 pub mod outbox;
 pub mod params;

@@ -145,6 +145,7 @@ fn fill(
     }
     if let Some(old) = old {
         keep_owner_and_mode(temporary.as_file(), old).map_err(failed("keeping its mode"))?;
+        keep_attributes(temporary.as_file(), target);
     }
     temporary.as_file().sync_all().map_err(failed("writing"))?;
     Ok(Some(temporary))
@@ -161,6 +162,28 @@ fn keep_owner_and_mode(file: &File, old: &Metadata) -> io::Result<()> {
     }
     // After the owner: changing that clears the set-user-id bit.
     file.set_permissions(Permissions::from_mode(old.mode() & 0o7777))
+}
+
+/// Access lists, labels and people's own attributes, as far as they may be set. Not capabilities:
+/// those were given to the old content.
+fn keep_attributes(file: &File, old: &Path) {
+    let mut names = Vec::with_capacity(4096);
+    let list = rustix::fs::listxattr(old, rustix::buffer::spare_capacity(&mut names));
+    if list.is_err() {
+        return;
+    }
+    let kept = |name: &&[u8]| {
+        name.starts_with(b"user.")
+            || name.starts_with(b"system.posix_acl_")
+            || *name == b"security.selinux"
+    };
+    for name in names.split(|byte| *byte == 0).filter(kept) {
+        let mut value = Vec::with_capacity(64 * 1024);
+        if rustix::fs::getxattr(old, name, rustix::buffer::spare_capacity(&mut value)).is_ok() {
+            let flags = rustix::fs::XattrFlags::empty();
+            let _ = rustix::fs::fsetxattr(file, name, &value, flags);
+        }
+    }
 }
 
 fn failed(step: &'static str) -> impl Fn(io::Error) -> WriteError {
@@ -270,6 +293,21 @@ mod tests {
                 assert_eq!((metadata.uid(), metadata.gid()), (12, 34));
             }
             std::fs::remove_file(&target).unwrap();
+        }
+    }
+
+    #[test]
+    fn attributes_stay() {
+        use rustix::fs::{XattrFlags, getxattr, setxattr};
+        let scratch = tempfile::tempdir().unwrap();
+        let target = scratch.path().join("file");
+        std::fs::write(&target, "old").unwrap();
+        // Not every file system has them.
+        if setxattr(&target, "user.colour", b"red", XattrFlags::empty()).is_ok() {
+            replace(&target, b"new", None, &never).unwrap();
+            let mut value = [0; 8];
+            let length = getxattr(&target, "user.colour", &mut value).unwrap();
+            assert_eq!(&value[..length], b"red");
         }
     }
 

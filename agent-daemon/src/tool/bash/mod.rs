@@ -194,7 +194,7 @@ fn describe(ending: Ending) -> Option<String> {
     }
 }
 
-// What needs processes is in `agent-daemon/tests/bash.rs`: only a program with a `main` of its own
+// What needs processes is in `agent-daemon/tests/tools.rs`: only a program with a `main` of its own
 // can host a supervisor.
 #[cfg(test)]
 mod tests {

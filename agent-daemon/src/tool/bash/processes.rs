@@ -109,6 +109,7 @@ pub(super) struct Supervised {
     control: Option<ChildStdin>,
     report: Lines<BufReader<ChildStdout>>,
     ended: bool,
+    gone: bool,
 }
 
 impl Supervised {
@@ -131,7 +132,8 @@ impl Supervised {
         let _ = control.write_all(&line).await;
         let report = BufReader::new(report).lines();
         let control = Some(control);
-        let mut started = Supervised { supervisor, session, control, report, ended: false };
+        let mut started =
+            Supervised { supervisor, session, control, report, ended: false, gone: false };
         let line = started.report.next_line().await?.unwrap_or_default();
         if line == supervisor::STARTED {
             return Ok(started);
@@ -151,6 +153,7 @@ impl Supervised {
             while process_tree::kill_session(self.session) {
                 tokio::time::sleep(LOOK).await;
             }
+            self.gone = true;
             return Change::Gone;
         }
         let line = self.report.next_line().await.ok().flatten().unwrap_or_default();
@@ -174,8 +177,8 @@ impl Supervised {
 
 impl Drop for Supervised {
     fn drop(&mut self) {
-        // If it lives it does more, and once we have closed the control pipe.
-        if !matches!(self.supervisor.try_wait(), Ok(None)) {
+        // If the supervisor lives, it does more: the control pipe is closed by this drop.
+        if !self.gone && !matches!(self.supervisor.try_wait(), Ok(None)) {
             process_tree::kill_session(self.session);
         }
     }

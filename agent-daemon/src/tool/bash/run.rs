@@ -33,6 +33,9 @@ const UPDATE_INTERVAL: Duration = Duration::from_millis(100);
 
 const CHUNK: usize = 64 * 1024;
 
+/// What a pipe holds at most, unless root enlarged it.
+const PIPE: usize = 1024 * 1024;
+
 /// Why a command was ended.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Cause {
@@ -119,6 +122,7 @@ pub(super) async fn watch(
             }
             () = until(watch.step_ends) => {
                 if !watch.next_step().await {
+                    watch.drain(&pipe, &mut chunk).await;
                     break;
                 }
             }
@@ -190,6 +194,16 @@ impl Watch<'_> {
                 }
             }
             Change::Gone => self.enter(Step::Gone, DRAIN_TIME),
+        }
+    }
+
+    /// Takes what is in the pipe by now. Not more: something may have got away and still write.
+    async fn drain(&mut self, pipe: &pipe::Receiver, chunk: &mut [u8]) {
+        for _ in 0..PIPE.div_ceil(CHUNK) {
+            match pipe.try_read(chunk) {
+                Ok(count) if count > 0 => self.said(&chunk[..count]).await,
+                _ => return,
+            }
         }
     }
 

@@ -1,4 +1,4 @@
-//! What `bash` promises about processes, tried with real ones.
+//! What the tools promise about processes and memory, tried with a process of its own.
 //!
 //! The program runs itself again: once as a program that hosts supervisors, once as one that does
 //! not, and as a host that is killed. A test is a function in [`TESTS`]; arguments select some by
@@ -6,7 +6,7 @@
 #![allow(clippy::unwrap_used)]
 
 use std::{
-    io::{BufRead, BufReader},
+    io::{BufRead, BufReader, Write},
     os::unix::process::CommandExt,
     path::Path,
     process::{Command, Stdio},
@@ -24,6 +24,7 @@ use serde_json::{Value, json};
 type Test = (&'static str, fn(), bool);
 
 const TESTS: &[Test] = &[
+    ("a_line_far_into_a_big_file_costs_little_memory", big_file, false),
     ("commands_tell_their_story", commands_tell_their_story, false),
     ("a_command_inherits_no_file_and_no_signal_of_ours", clean_start, false),
     ("our_secrets_stay_ours", secrets, false),
@@ -82,9 +83,9 @@ fn run_tests(filters: &[&str], applies: impl Fn(bool) -> bool) {
         let selected = filters.is_empty() || filters.iter().any(|filter| name.contains(filter));
         if selected && applies(*needs_supervisor) {
             let begin = Instant::now();
-            println!("bash: {name} …");
+            println!("tools: {name} …");
             test();
-            println!("bash: {name}: ok, {} ms", begin.elapsed().as_millis());
+            println!("tools: {name}: ok, {} ms", begin.elapsed().as_millis());
         }
     }
 }
@@ -117,9 +118,13 @@ impl Scratch {
 }
 
 fn bash(directory: &Path) -> Arc<dyn Tool> {
+    tool(directory, "bash")
+}
+
+fn tool(directory: &Path, name: &str) -> Arc<dyn Tool> {
     let secrets = vec!["LOCAL_KEY".into()];
     let workspace = Workspace::new(directory.into(), Default::default(), secrets);
-    built_in(workspace.into()).into_iter().find(|tool| tool.spec().name == "bash").unwrap()
+    built_in(workspace.into()).into_iter().find(|tool| tool.spec().name == name).unwrap()
 }
 
 fn told(result: &Result<ToolOutput, ToolError>) -> String {
@@ -184,6 +189,35 @@ async fn until_said(updates: &mut ToolUpdates, text: &str) {
             return;
         }
     }
+}
+
+fn big_file() {
+    let scratch = tempfile::tempdir().unwrap();
+    let line = "x".repeat(1_023) + "\n";
+    // In pieces: a peak of our own would hide that of the tool.
+    let mut file = std::fs::File::create(scratch.path().join("big")).unwrap();
+    let piece = line.repeat(1024);
+    for _ in 0..100 {
+        file.write_all(piece.as_bytes()).unwrap();
+    }
+    // A first call, so that what is needed once is not counted.
+    let mut before = 0;
+    for offset in [1, 90_000, 102_400] {
+        let arguments = json!({ "path": "big", "offset": offset });
+        let (context, _updates) = ToolContext::detached("1", CancelSignal::never());
+        let told = told(&block_on(tool(scratch.path(), "read").call(arguments, context)));
+        assert!(told.starts_with(&line), "{told}");
+        let peak = peak_memory();
+        assert!(before == 0 || peak - before < 4 << 20, "{} bytes more", peak - before);
+        before = peak;
+    }
+}
+
+/// The most memory that this process ever had, in bytes.
+fn peak_memory() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    peak.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024
 }
 
 fn commands_tell_their_story() {
@@ -287,7 +321,7 @@ fn abort_keeps_output() {
         let expected = "ERROR begun\nbye\n\n[The run was aborted; the command was ended.]";
         assert_eq!(told(&result), expected);
         assert_eq!(details(&result)["aborted"], true);
-        assert!(aborted.elapsed() < Duration::from_secs(1), "{:?}", aborted.elapsed());
+        assert!(aborted.elapsed() < Duration::from_secs(3), "{:?}", aborted.elapsed());
     });
     assert_gone(&marker, Duration::ZERO);
 }
@@ -303,7 +337,7 @@ fn time_limit() {
         "ERROR a\n\n[The command was ended after 0.2 seconds, its time limit.]"
     );
     assert_eq!(details(&result)["timedOut"], true);
-    assert!(begin.elapsed() < Duration::from_secs(1), "{:?}", begin.elapsed());
+    assert!(begin.elapsed() < Duration::from_secs(3), "{:?}", begin.elapsed());
     assert_gone(&marker, Duration::ZERO);
 }
 
@@ -315,7 +349,7 @@ fn ignores_term() {
     let arguments = json!({ "command": command, "timeout": 0.1 });
     let told = told(&block_on(scratch.call(arguments, CancelSignal::never())));
     assert!(told.contains("its time limit"), "{told}");
-    assert!(begin.elapsed() < Duration::from_secs(2), "{:?}", begin.elapsed());
+    assert!(begin.elapsed() < Duration::from_secs(3), "{:?}", begin.elapsed());
     assert_gone(&marker, Duration::ZERO);
 }
 
@@ -327,7 +361,7 @@ fn background() {
         let command = format!("sleep {marker} {redirect} & echo begun");
         let told = block_on(scratch.story(&command));
         assert_eq!(told, "begun\n\n[What it left running was ended.]", "{redirect}");
-        assert!(begin.elapsed() < Duration::from_secs(2), "{:?}", begin.elapsed());
+        assert!(begin.elapsed() < Duration::from_secs(3), "{:?}", begin.elapsed());
         assert_gone(&marker, Duration::ZERO);
     }
     // What ends by itself in time is not worth a word.
@@ -392,7 +426,7 @@ fn dropped_call() {
             assert!(call.await.unwrap_err().is_cancelled());
         }
     });
-    assert_gone(&marker, Duration::from_secs(2));
+    assert_gone(&marker, Duration::from_secs(5));
     let logs = std::fs::read_dir(std::env::temp_dir()).unwrap().flatten();
     let logs = logs.filter(|entry| entry.file_name().to_string_lossy().starts_with("agent-bash-"));
     assert_eq!(logs.count(), 0);
@@ -417,7 +451,7 @@ fn escapes() {
         let begin = Instant::now();
         let told = block_on(scratch.story(&command));
         assert_eq!(told, "out\n\n[What it left running was ended.]", "{command}");
-        assert!(begin.elapsed() < Duration::from_secs(2), "{:?}", begin.elapsed());
+        assert!(begin.elapsed() < Duration::from_secs(3), "{:?}", begin.elapsed());
         assert_gone(&marker, Duration::ZERO);
     }
 }
@@ -439,7 +473,7 @@ fn detached_writer() {
         };
         let (result, aborted) = futures_util::future::join(call, abort).await;
         assert!(told(&result).ends_with("[The run was aborted; the command was ended.]"));
-        assert!(aborted.elapsed() < Duration::from_secs(1), "{:?}", aborted.elapsed());
+        assert!(aborted.elapsed() < Duration::from_secs(3), "{:?}", aborted.elapsed());
     });
     assert_gone(&marker, Duration::ZERO);
 }
@@ -517,7 +551,7 @@ fn killed_host() {
             false => host.kill().unwrap(),
         }
         host.wait().unwrap();
-        assert_gone(&marker, Duration::from_secs(2));
+        assert_gone(&marker, Duration::from_secs(5));
     }
 }
 
@@ -530,6 +564,6 @@ fn killed_host_early() {
         std::thread::sleep(Duration::from_micros(round * 500));
         host.kill().unwrap();
         host.wait().unwrap();
-        assert_gone(&marker, Duration::from_secs(2));
+        assert_gone(&marker, Duration::from_secs(5));
     }
 }
