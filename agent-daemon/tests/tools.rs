@@ -39,6 +39,7 @@ const TESTS: &[Test] = &[
     ("a_dropped_call_leaves_nothing", dropped_call, false),
     ("whatever_escapes_its_group_ends_too", escapes, true),
     ("a_detached_writer_does_not_hold_up_an_abort", detached_writer, true),
+    ("a_crowd_ends_as_one", crowd, true),
     ("killing_the_supervisor_kills_the_command", killed_supervisor, true),
     ("there_is_no_terminal", no_terminal, true),
     ("a_killed_host_leaves_nothing", killed_host, true),
@@ -474,6 +475,29 @@ fn detached_writer() {
         let (result, aborted) = futures_util::future::join(call, abort).await;
         assert!(told(&result).ends_with("[The run was aborted; the command was ended.]"));
         assert!(aborted.elapsed() < Duration::from_secs(3), "{:?}", aborted.elapsed());
+    });
+    assert_gone(&marker, Duration::ZERO);
+}
+
+fn crowd() {
+    let scratch = Scratch::new();
+    let marker = marker();
+    let each = format!("sleep {marker} & setsid sleep {marker} &");
+    // Some go on being born while the others die.
+    let command = format!(
+        "trap '' TERM; for i in $(seq 150); do {each} done; echo begun; \
+         while :; do sleep {marker} & sleep 0.001; done >/dev/null 2>&1"
+    );
+    block_on(async {
+        let source = CancelSource::default();
+        let (context, mut updates) = ToolContext::detached("1", source.signal());
+        let call = scratch.tool.call(json!({ "command": command }), context);
+        let abort = async {
+            until_said(&mut updates, "begun").await;
+            source.cancel(Duration::from_secs(5));
+        };
+        let (result, ()) = futures_util::future::join(call, abort).await;
+        assert_eq!(told(&result), "ERROR begun\n\n[The run was aborted; the command was ended.]");
     });
     assert_gone(&marker, Duration::ZERO);
 }

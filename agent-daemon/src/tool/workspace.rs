@@ -75,6 +75,11 @@ impl Workspace {
         if path.is_empty() {
             return Err(ToolError::new("The path is empty; give the path of a file."));
         }
+        if path.ends_with('/') {
+            return Err(ToolError::new(format!(
+                "{path} names a directory; give the path of a file."
+            )));
+        }
         let place = resolve::follow(&self.locate(path))
             .map_err(|error| ToolError::new(format!("Cannot follow the path {path}: {error}.")))?;
         let roots = self.write_roots();
@@ -183,6 +188,7 @@ mod tests {
             (confined, "new/../../a.txt", NO),
             (confined, "~/a.txt", NO),
             (confined, "", NO),
+            (confined, "in/", NO),
             (opened, "out/a.txt", YES),
             (opened, "../elsewhere/a.txt", YES),
             (opened, "../a.txt", NO),

@@ -16,6 +16,10 @@ pub(super) fn nearest_place(original: &[u8], old_text: &str) -> String {
         return " It contains \u{fffd}, which stands for bytes that are not UTF-8; leave those out."
             .into();
     }
+    let with_lf = old_text.replace("\r\n", "\n");
+    if with_lf != old_text && memchr::memmem::find(original, with_lf.as_bytes()).is_some() {
+        return " It is there with LF where oldText has CRLF.".into();
+    }
     let text = String::from_utf8_lossy(original);
     let file: Vec<&str> = text.lines().take(MAX_LINES).collect();
     let wanted: Vec<&str> = old_text.lines().collect();
@@ -110,6 +114,7 @@ mod tests {
                 "fn other() {\n\tprint(2);\n}\nmore",
                 "begins at line 6, but the file ends before it does",
             ),
+            ("fn main() {\r\n", "It is there with LF where oldText has CRLF"),
             ("caf\u{fffd}", "bytes that are not UTF-8"),
         ];
         for (old_text, told) in CASES {
