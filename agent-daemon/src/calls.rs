@@ -50,6 +50,8 @@ pub(crate) enum Then {
     GoOn,
     /// It said `exit`.
     Exit,
+    /// It closed its WebSocket.
+    Close,
 }
 
 impl Calls {
@@ -61,8 +63,8 @@ impl Calls {
     pub(crate) fn take(&mut self, frame: Frame<'_>) -> Then {
         let text = match frame {
             Frame::Message(text) => text,
-            Frame::NotUtf8 => {
-                let problem = "it is not UTF-8".to_owned();
+            Frame::NotText => {
+                let problem = "it is not text in UTF-8".to_owned();
                 self.refuse("null", RpcError::ParseError { problem });
                 return Then::GoOn;
             }
@@ -70,6 +72,11 @@ impl Calls {
                 self.refuse("null", RpcError::MessageTooLarge { limit: limit as u64 });
                 return Then::GoOn;
             }
+            Frame::Ping(payload) => {
+                self.caller.outbox.pong(payload);
+                return Then::GoOn;
+            }
+            Frame::Close => return Then::Close,
         };
         match parse(text) {
             Incoming::StrayAnswer => Then::GoOn,

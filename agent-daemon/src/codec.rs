@@ -6,6 +6,8 @@
 
 use std::ops::Range;
 
+pub mod websocket;
+
 /// How messages are told apart in a stream of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Framing {
@@ -13,6 +15,8 @@ pub enum Framing {
     Lines,
     /// A `Content-Length` header before each text, as language servers do.
     Headers,
+    /// The frames of a WebSocket.
+    WebSocket,
 }
 
 /// One message of the peer, or what became of it.
@@ -21,12 +25,16 @@ pub enum Frame<'a> {
     /// Text that may be JSON.
     Message(&'a str),
     /// Bytes that are no text.
-    NotUtf8,
+    NotText,
     /// A message over the limit. Its bytes are skipped.
     TooLarge {
         /// In bytes.
         limit: usize,
     },
+    /// A WebSocket's question whether we are there, to be answered with these bytes.
+    Ping(&'a [u8]),
+    /// A WebSocket's end.
+    Close,
 }
 
 /// Why no further frame can be found in a stream.
@@ -50,6 +58,30 @@ pub enum FrameError {
     /// Over [`MAX_SKIPPED_BYTES`].
     #[error("a message is longer than {MAX_SKIPPED_BYTES} bytes, which is too much to skip")]
     Endless,
+    /// Against the rules of WebSockets.
+    #[error("the WebSocket client sent {0}")]
+    WebSocket(&'static str),
+}
+
+/// What finds the frames in a stream of bytes.
+pub trait Frames: Send {
+    /// Changes the limit, from the next message on.
+    fn set_max_message_bytes(&mut self, max: usize);
+
+    /// The peer's framing, once its first byte has told.
+    fn framing(&self) -> Option<Framing>;
+
+    /// Where the next bytes are to be appended; nothing else may be done to it.
+    fn room(&mut self) -> &mut Vec<u8>;
+
+    /// The next frame, or none before more bytes have come.
+    ///
+    /// # Errors
+    /// No further frame can be found; the connection has to end.
+    fn next(&mut self) -> Option<Result<Frame<'_>, FrameError>>;
+
+    /// The last frame, when there are no more bytes.
+    fn finish(&mut self) -> Option<Frame<'_>>;
 }
 
 /// How long one block of headers may be.
@@ -62,7 +94,7 @@ const READ_BYTES: usize = 16 * 1024;
 /// A buffer that one large message left behind is given back.
 const KEPT_BYTES: usize = 256 * 1024;
 
-/// Finds the frames in a stream of bytes.
+/// Finds the messages in a stream of bytes, in lines or behind headers.
 #[derive(Debug)]
 pub struct Decoder {
     max_message_bytes: usize,
@@ -114,62 +146,12 @@ impl Decoder {
         }
     }
 
-    /// Changes the limit, from the next message on.
-    pub fn set_max_message_bytes(&mut self, max: usize) {
-        self.max_message_bytes = max;
-    }
-
-    /// The peer's framing, once its first byte has told.
-    pub fn framing(&self) -> Option<Framing> {
-        match self.state {
-            State::Undecided | State::Broken => None,
-            State::Line | State::SkippedLine { .. } => Some(Framing::Lines),
-            State::Headers { .. } | State::Body { .. } | State::SkippedBody { .. } => {
-                Some(Framing::Headers)
-            }
-        }
-    }
-
-    /// Where the next bytes are to be appended; nothing else may be done to it.
-    pub fn room(&mut self) -> &mut Vec<u8> {
-        self.buffer.drain(..self.start);
-        self.searched -= self.start;
-        self.start = 0;
-        if self.buffer.is_empty() && self.buffer.capacity() > KEPT_BYTES {
-            self.buffer = Vec::new();
-        }
-        // Not by the declared length: whoever declares much has not sent it yet.
-        self.buffer.reserve(READ_BYTES);
-        &mut self.buffer
-    }
-
-    /// The next frame, or none before more bytes have come.
-    ///
-    /// # Errors
-    /// No further frame can be found; the connection has to end.
-    #[allow(clippy::should_implement_trait)] // An iterator cannot lend its items.
-    pub fn next(&mut self) -> Option<Result<Frame<'_>, FrameError>> {
-        let found = self.advance();
-        if let Some(Err(_)) = found {
-            self.state = State::Broken;
-        }
-        Some(found?.map(|found| self.frame(found)))
-    }
-
-    /// The last frame, when there are no more bytes: a line may lack its end.
-    pub fn finish(&mut self) -> Option<Frame<'_>> {
-        let rest = self.start..self.buffer.len();
-        self.take(rest.len());
-        let is_line = matches!(self.state, State::Line) && !is_blank(&self.buffer[rest.clone()]);
-        is_line.then(|| self.frame(Found::Message(without_cr(&self.buffer, rest))))
-    }
-
     fn frame(&self, found: Found) -> Frame<'_> {
         match found {
             Found::TooLarge => Frame::TooLarge { limit: self.max_message_bytes },
             Found::Message(range) => match std::str::from_utf8(&self.buffer[range]) {
                 Ok(text) => Frame::Message(text),
-                Err(_) => Frame::NotUtf8,
+                Err(_) => Frame::NotText,
             },
         }
     }
@@ -317,6 +299,50 @@ impl Decoder {
     }
 }
 
+impl Frames for Decoder {
+    fn set_max_message_bytes(&mut self, max: usize) {
+        self.max_message_bytes = max;
+    }
+
+    fn framing(&self) -> Option<Framing> {
+        match self.state {
+            State::Undecided | State::Broken => None,
+            State::Line | State::SkippedLine { .. } => Some(Framing::Lines),
+            State::Headers { .. } | State::Body { .. } | State::SkippedBody { .. } => {
+                Some(Framing::Headers)
+            }
+        }
+    }
+
+    fn room(&mut self) -> &mut Vec<u8> {
+        self.buffer.drain(..self.start);
+        self.searched -= self.start;
+        self.start = 0;
+        if self.buffer.is_empty() && self.buffer.capacity() > KEPT_BYTES {
+            self.buffer = Vec::new();
+        }
+        // Not by the declared length: whoever declares much has not sent it yet.
+        self.buffer.reserve(READ_BYTES);
+        &mut self.buffer
+    }
+
+    fn next(&mut self) -> Option<Result<Frame<'_>, FrameError>> {
+        let found = self.advance();
+        if let Some(Err(_)) = found {
+            self.state = State::Broken;
+        }
+        Some(found?.map(|found| self.frame(found)))
+    }
+
+    /// A line may lack its end.
+    fn finish(&mut self) -> Option<Frame<'_>> {
+        let rest = self.start..self.buffer.len();
+        self.take(rest.len());
+        let is_line = matches!(self.state, State::Line) && !is_blank(&self.buffer[rest.clone()]);
+        is_line.then(|| self.frame(Found::Message(without_cr(&self.buffer, rest))))
+    }
+}
+
 fn is_blank(bytes: &[u8]) -> bool {
     bytes.iter().all(u8::is_ascii_whitespace)
 }
@@ -350,9 +376,13 @@ fn header_line(line: &[u8], length: Option<u64>) -> Result<Option<u64>, FrameErr
 impl Framing {
     /// Appends one message, given in pieces that [`one_line`] has seen.
     pub fn encode(self, pieces: &[&str], out: &mut Vec<u8>) {
-        if self == Framing::Headers {
-            let length: usize = pieces.iter().map(|piece| piece.len()).sum();
-            out.extend_from_slice(format!("Content-Length: {length}\r\n\r\n").as_bytes());
+        let length: usize = pieces.iter().map(|piece| piece.len()).sum();
+        match self {
+            Framing::Lines => {}
+            Framing::Headers => {
+                out.extend_from_slice(format!("Content-Length: {length}\r\n\r\n").as_bytes());
+            }
+            Framing::WebSocket => websocket::begin_text(length, out),
         }
         for piece in pieces {
             out.extend_from_slice(piece.as_bytes());
@@ -474,7 +504,7 @@ mod tests {
                 story.push_str(text);
                 story.push('|');
             }
-            Ok(Frame::NotUtf8) => story.push_str("[not utf-8]"),
+            Ok(Frame::NotText) => story.push_str("[not utf-8]"),
             Ok(Frame::TooLarge { limit: MAX }) => story.push_str("[too large]"),
             Ok(Frame::TooLarge { .. }) => story.push_str("[wrong limit]"),
             Err(FrameError::FirstByte(_)) => story.push_str("[first byte]"),
@@ -482,6 +512,7 @@ mod tests {
             Err(FrameError::ContentLength) => story.push_str("[content length]"),
             Err(FrameError::LongHeaders) => story.push_str("[long headers]"),
             Err(FrameError::Endless) => story.push_str("[endless]"),
+            other => panic!("{other:?}"),
         }
     }
 

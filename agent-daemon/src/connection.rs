@@ -15,7 +15,10 @@ use tracing::Instrument;
 use crate::{
     caller::Caller,
     calls::{Calls, Then},
-    codec::{Decoder, FrameError},
+    codec::{
+        Decoder, FrameError, Frames,
+        websocket::{self, WebSocketDecoder},
+    },
     outbox::{Batch, Outbox},
     protocol::{Method, Shutdown},
     server::Server,
@@ -45,6 +48,21 @@ pub enum Ending {
     Stopped,
     /// The peer did not show the token in time.
     Unauthorized,
+    /// The peer closed its WebSocket.
+    Closed,
+}
+
+impl Ending {
+    /// What a WebSocket client is told (RFC 6455, 7.4.1).
+    fn close_code(&self) -> u16 {
+        match self {
+            Ending::EndOfInput | Ending::Exit { .. } | Ending::Closed => 1000,
+            Ending::Stopped | Ending::PeerGone(_) => 1001,
+            Ending::Unreadable(FrameError::Endless) => 1009,
+            Ending::Unreadable(_) => 1002,
+            Ending::Unauthorized => 1008,
+        }
+    }
 }
 
 /// Completes when the peer is gone altogether.
@@ -66,7 +84,7 @@ pub struct Connection<R, W> {
 
 struct Input<R> {
     reader: R,
-    decoder: Decoder,
+    decoder: Box<dyn Frames>,
 }
 
 struct Output<W> {
@@ -102,7 +120,11 @@ where
     /// A connection that nothing was read from yet.
     pub fn new(server: Arc<Server>, reader: R, writer: W, transport: Transport) -> Self {
         let caller = Caller::new(server.clone(), transport);
-        let decoder = Decoder::new(server.limits.max_message_bytes);
+        let max_message_bytes = server.limits.max_message_bytes;
+        let decoder: Box<dyn Frames> = match transport {
+            Transport::WebSocket => Box::new(WebSocketDecoder::new(max_message_bytes)),
+            _ => Box::new(Decoder::new(max_message_bytes)),
+        };
         let span = tracing::info_span!("connection", id = caller.connection(), %transport);
         let stall = server.limits.stall;
         Connection {
@@ -169,11 +191,19 @@ where
         let last_write = match ending {
             Ending::PeerGone(_) => return,
             Ending::EndOfInput | Ending::Stopped => Duration::MAX,
-            Ending::Unreadable(_) | Ending::Exit { .. } | Ending::Unauthorized => LAST_WRITE,
+            // Acts as the input's end (1.4).
+            Ending::Unreadable(_) if self.caller.transport() == Transport::Stdio => Duration::MAX,
+            Ending::Unreadable(_) | Ending::Exit { .. } | Ending::Unauthorized | Ending::Closed => {
+                LAST_WRITE
+            }
         };
         let Connection { caller, output, span, .. } = &mut self;
         let written = async {
             output.run(&caller.outbox, UntilWhen::Drained).await?;
+            if caller.transport() == Transport::WebSocket {
+                websocket::close(ending.close_code(), &mut output.batch.bytes);
+                output.write_batch(&caller.outbox).await?;
+            }
             output.writer.shutdown().await
         };
         // A peer that does not take its last bytes loses them.
@@ -238,6 +268,7 @@ impl<R: AsyncRead + Unpin> Input<R> {
                 match then {
                     Err(error) => return Ending::Unreadable(error),
                     Ok(Then::Exit) => return EXIT,
+                    Ok(Then::Close) => return Ending::Closed,
                     Ok(Then::GoOn) => {}
                 }
             }
@@ -251,7 +282,8 @@ impl<R: AsyncRead + Unpin> Input<R> {
         self.decoder.framing().inspect(|framing| caller.outbox.set_framing(*framing));
         match then {
             Some(Then::Exit) => EXIT,
-            _ => Ending::EndOfInput,
+            Some(Then::Close) => Ending::Closed,
+            Some(Then::GoOn) | None => Ending::EndOfInput,
         }
     }
 }

@@ -13,7 +13,7 @@ use std::{
 use tokio::sync::Notify;
 
 use crate::{
-    codec::Framing,
+    codec::{Framing, websocket},
     error::RpcError,
     fanout::{Backlog, EventLog},
     protocol::{EVENT, SubscribeParams},
@@ -72,6 +72,8 @@ struct Answers {
     bytes: usize,
     /// Calls that will be answered later.
     waiting: usize,
+    /// What the newest ping of a WebSocket carried; only that one needs an answer.
+    ping: Option<Vec<u8>>,
 }
 
 #[derive(Debug, Default)]
@@ -114,6 +116,12 @@ impl Outbox {
         answers.unwritten += 1;
         answers.bytes += answer.len();
         answers.queue.push_back(answer);
+        self.backlog.wake.notify_one();
+    }
+
+    /// Answers a ping.
+    pub(crate) fn pong(&self, payload: &[u8]) {
+        self.answers().ping = Some(payload.to_owned());
         self.backlog.wake.notify_one();
     }
 
@@ -217,6 +225,9 @@ impl Outbox {
 
     fn take_answers(&self, framing: Framing, batch: &mut Batch) {
         let mut answers = self.answers();
+        if let Some(payload) = answers.ping.take() {
+            websocket::pong(&payload, &mut batch.bytes);
+        }
         while batch.bytes.len() < BATCH_BYTES
             && let Some(answer) = answers.queue.pop_front()
         {

@@ -9,6 +9,7 @@ use tokio::{
     net::{TcpListener, TcpStream, UnixStream},
     sync::Semaphore,
     task::JoinSet,
+    time::timeout,
 };
 
 use crate::{
@@ -17,6 +18,7 @@ use crate::{
     transport::{
         Transport,
         unix::{UnixSocket, UnixSocketError, hung_up},
+        websocket::{WebSocketRules, shake_hands},
     },
 };
 
@@ -33,11 +35,13 @@ pub struct Listener {
 enum Kind {
     Unix(UnixSocket),
     Tcp(TcpListener),
+    WebSocket(TcpListener, Arc<WebSocketRules>),
 }
 
 enum Accepted {
     Unix(UnixStream),
     Tcp(TcpStream),
+    WebSocket(TcpStream, Arc<WebSocketRules>),
 }
 
 /// A socket cannot be listened on.
@@ -76,6 +80,18 @@ impl Listener {
         Ok(Listener { kind: Kind::Tcp(bind_tcp(address, allow_remote).await?) })
     }
 
+    /// Listens for WebSockets; port 0 picks one.
+    ///
+    /// # Errors
+    /// The address is not loopback and the rules do not allow others, or the system refuses.
+    pub async fn web_socket(
+        address: SocketAddr,
+        rules: WebSocketRules,
+    ) -> Result<Self, ListenError> {
+        let listener = bind_tcp(address, rules.allow_remote).await?;
+        Ok(Listener { kind: Kind::WebSocket(listener, Arc::new(rules)) })
+    }
+
     /// The address as a client is to be told, as `tcp:127.0.0.1:4000`.
     pub fn address(&self) -> String {
         let of_tcp = |listener: &TcpListener| match listener.local_addr() {
@@ -85,6 +101,7 @@ impl Listener {
         match &self.kind {
             Kind::Unix(socket) => format!("unix:{}", socket.path().display()),
             Kind::Tcp(listener) => format!("tcp:{}", of_tcp(listener)),
+            Kind::WebSocket(listener, _) => format!("ws:{}", of_tcp(listener)),
         }
     }
 
@@ -93,6 +110,7 @@ impl Listener {
         match self.kind {
             Kind::Unix(_) => Transport::Unix,
             Kind::Tcp(_) => Transport::Tcp,
+            Kind::WebSocket(..) => Transport::WebSocket,
         }
     }
 
@@ -134,7 +152,10 @@ impl Listener {
     async fn accept(&self) -> io::Result<Accepted> {
         match &self.kind {
             Kind::Unix(socket) => socket.accept().await.map(Accepted::Unix),
-            Kind::Tcp(listener) => listener.accept().await.map(|(tcp, _)| Accepted::Tcp(tcp)),
+            Kind::Tcp(listener) => Ok(Accepted::Tcp(listener.accept().await?.0)),
+            Kind::WebSocket(listener, rules) => {
+                Ok(Accepted::WebSocket(listener.accept().await?.0, rules.clone()))
+            }
         }
     }
 }
@@ -143,14 +164,24 @@ impl Accepted {
     async fn serve(self, server: Arc<Server>) {
         match self {
             Accepted::Unix(stream) => serve_unix(server, stream).await,
-            Accepted::Tcp(stream) => {
-                // Answers are small and each is waited for.
-                let _ = stream.set_nodelay(true);
-                let (reader, writer) = stream.into_split();
-                serve_bytes(server, reader, writer, Transport::Tcp).await;
+            Accepted::Tcp(stream) => serve_tcp(server, stream, Transport::Tcp).await,
+            Accepted::WebSocket(stream, rules) => {
+                let handshake = timeout(server.limits().authorization, shake_hands(stream, &rules));
+                match handshake.await {
+                    Ok(Ok(stream)) => serve_tcp(server, stream, Transport::WebSocket).await,
+                    Ok(Err(error)) => tracing::info!(%error, "turned a WebSocket client away"),
+                    Err(_) => tracing::info!("a WebSocket client did not shake hands in time"),
+                }
             }
         }
     }
+}
+
+async fn serve_tcp(server: Arc<Server>, stream: TcpStream, transport: Transport) {
+    // Answers are small and each is waited for.
+    let _ = stream.set_nodelay(true);
+    let (reader, writer) = stream.into_split();
+    serve_bytes(server, reader, writer, transport).await;
 }
 
 async fn serve_unix(server: Arc<Server>, stream: UnixStream) {
@@ -172,3 +203,6 @@ async fn bind_tcp(address: SocketAddr, allow_remote: bool) -> Result<TcpListener
     }
     TcpListener::bind(address).await.map_err(|source| ListenError::Io { address, source })
 }
+
+#[cfg(test)]
+mod tests;

@@ -9,11 +9,13 @@ mod listener;
 mod stdio;
 mod token;
 mod unix;
+mod websocket;
 
 pub use listener::{ListenError, Listener};
 pub use stdio::Stdio;
 pub use token::{Token, TokenError};
 pub use unix::{UnixSocket, UnixSocketError, make_private_directory};
+pub use websocket::WebSocketRules;
 
 /// How one peer reached us.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
