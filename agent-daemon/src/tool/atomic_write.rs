@@ -336,6 +336,12 @@ mod tests {
         assert!(refused(&target.join("below"), None).contains("Not a directory"));
         assert_eq!(contents(scratch.path()), [format!("{} 3", target.display())]);
 
+        if !rustix::process::geteuid().is_root() {
+            std::fs::set_permissions(&target, Permissions::from_mode(0o444)).unwrap();
+            assert!(refused(&target, None).contains("read-only (mode 444)"));
+            std::fs::set_permissions(&target, Permissions::from_mode(0o644)).unwrap();
+        }
+
         let seen = Seen::of(&target.metadata().unwrap());
         let outcome = replace(&target, b"newer", Some(&seen), &never).unwrap();
         assert_eq!(outcome, Outcome::Replaced { old_size: 3 });

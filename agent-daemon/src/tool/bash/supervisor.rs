@@ -10,7 +10,7 @@
 //! Never: outlives them, holds anything of the daemon's but three pipes, or has the command's text
 //! or the daemon's name in its command line, where `pkill -f` would find it.
 //!
-//! Standard input is the control pipe: a [`Request`] as one line of JSON, then [`TERMINATE`] for
+//! Standard input is the control pipe: a `Request` as one line of JSON, then `TERMINATE` for
 //! each wish to end the command gently; its end means to kill. Standard output is the report pipe:
 //! `started` or `failed REASON`, then `exited CODE` or `signalled NUMBER`, and its end when
 //! nothing runs any more. Standard error is the command's output.
