@@ -123,6 +123,6 @@ impl Caller {
 
 impl Drop for Caller {
     fn drop(&mut self) {
-        self.server.close();
+        self.server.close(self.has_shut_down());
     }
 }

@@ -2,10 +2,15 @@
 //!
 //! Owns: the code table. Never: a number or a `kind` anywhere else.
 
-use agent_core::RunId;
+use agent_core::{
+    Busy, ContinueError, MAX_QUEUED_BYTES, MAX_QUEUED_MESSAGES, QueueFull, RunId, SubmitError,
+    WrongRun,
+};
 use jsonrpsee::types::ErrorObjectOwned;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+use crate::{idempotency::Conflict, model::ModelUnavailable};
 
 /// What a call may be refused with. Its text is for people and says what to do; clients branch on
 /// the code or on `data.kind`.
@@ -123,7 +128,10 @@ pub enum RpcError {
         session_id: String,
     },
     /// The input is larger than what is taken.
-    #[error("the input has {actual_bytes} bytes of its kind; at most {max_bytes} are taken")]
+    #[error(
+        "the input is too large: {actual_bytes} bytes where at most {max_bytes} are taken (a message \
+         may have 1 MiB of text and 20 MiB of images)"
+    )]
     InputTooLarge {
         /// The most that is taken.
         max_bytes: u64,
@@ -244,6 +252,60 @@ impl From<RpcError> for ErrorObjectOwned {
     fn from(error: RpcError) -> Self {
         let (code, message, retryable) = (error.code(), error.to_string(), error.is_retryable());
         ErrorObjectOwned::owned(code, message, Some(ErrorData { retryable, error }))
+    }
+}
+
+impl From<Busy> for RpcError {
+    fn from(busy: Busy) -> Self {
+        RpcError::Busy { run_id: busy.run_id }
+    }
+}
+
+impl From<WrongRun> for RpcError {
+    fn from(WrongRun { expected, actual }: WrongRun) -> Self {
+        RpcError::WrongRun { expected, actual }
+    }
+}
+
+impl From<QueueFull> for RpcError {
+    fn from(_: QueueFull) -> Self {
+        RpcError::QueueFull {
+            max_messages: MAX_QUEUED_MESSAGES as u64,
+            max_bytes: MAX_QUEUED_BYTES as u64,
+        }
+    }
+}
+
+impl From<SubmitError> for RpcError {
+    fn from(error: SubmitError) -> Self {
+        match error {
+            SubmitError::EmptyInput => RpcError::invalid_param("input", "it is empty"),
+            SubmitError::Busy(busy) => busy.into(),
+            SubmitError::NotRunning => RpcError::NotRunning,
+            SubmitError::WrongRun(wrong) => wrong.into(),
+            SubmitError::QueueFull(full) => full.into(),
+        }
+    }
+}
+
+impl From<ContinueError> for RpcError {
+    fn from(error: ContinueError) -> Self {
+        match error {
+            ContinueError::Busy(busy) => busy.into(),
+            ContinueError::NothingToContinue => RpcError::NothingToContinue,
+        }
+    }
+}
+
+impl From<Conflict> for RpcError {
+    fn from(conflict: Conflict) -> Self {
+        RpcError::IdempotencyConflict { message_id: conflict.message_id.to_string() }
+    }
+}
+
+impl From<ModelUnavailable> for RpcError {
+    fn from(ModelUnavailable { model, reason }: ModelUnavailable) -> Self {
+        RpcError::ModelUnavailable { model, reason }
     }
 }
 

@@ -1,22 +1,33 @@
 //! The daemon: agents over JSON-RPC on stdio and sockets, with the real models and tools.
 //!
-//! To read the code, begin with [`protocol`].
+//! To read the code, begin with [`protocol`], then [`methods`], [`session`] and [`connection`].
 
 pub mod caller;
 mod calls;
+pub mod cli;
 pub mod codec;
+pub mod config;
 pub mod connection;
+pub mod daemon;
 pub mod entry;
 pub mod error;
 pub mod fanout;
+mod idempotency;
 pub mod instructions;
+pub mod logging;
+pub mod methods;
 pub mod model;
 pub mod outbox;
 pub mod params;
+mod parent;
 pub mod paths;
 pub mod protocol;
 pub mod request;
+pub mod run;
+pub mod schema;
 pub mod server;
+pub mod session;
+pub mod sessions;
 pub mod subscription;
 pub mod tool;
 pub mod transport;

@@ -4,7 +4,7 @@
 
 use serde::de::DeserializeOwned;
 
-use crate::error::RpcError;
+use crate::{error::RpcError, protocol::UnsubscribeParams};
 
 /// Reads params: an object, or nothing for one without fields.
 ///
@@ -27,6 +27,25 @@ pub fn parse<P: DeserializeOwned>(text: Option<&str>) -> Result<P, RpcError> {
         let field = if path == "." { quoted(&problem) } else { Some(path) };
         RpcError::InvalidParams { field, problem }
     })
+}
+
+/// Reads the params of `unsubscribe`, which may be the array that jsonrpsee's client sends (1.7).
+///
+/// # Errors
+/// As [`parse`].
+pub fn parse_subscription(text: Option<&str>) -> Result<UnsubscribeParams, RpcError> {
+    match text.map(str::trim_start) {
+        Some(text) if text.starts_with('[') => match serde_json::from_str::<[String; 1]>(text) {
+            Ok([subscription]) => {
+                Ok(UnsubscribeParams { subscription, ..UnsubscribeParams::default() })
+            }
+            Err(_) => {
+                let problem = "expected an object with it, or an array of it alone: a string";
+                Err(RpcError::invalid_param("subscription", problem))
+            }
+        },
+        text => parse(text),
+    }
 }
 
 /// Cuts `at line 1 column 80` off: the client did not send lines.
@@ -97,6 +116,17 @@ mod tests {
     fn no_params_are_an_object_without_fields() {
         for text in [None, Some("null"), Some(" {} ")] {
             assert_eq!(parse::<SessionParams>(text).unwrap(), SessionParams::default());
+        }
+    }
+
+    #[test]
+    fn a_subscription_may_come_alone_in_an_array() {
+        for text in [r#"["s1"]"#, r#" {"subscription":"s1"}"#] {
+            assert_eq!(parse_subscription(Some(text)).unwrap().subscription, "s1");
+        }
+        for text in [Some("[]"), Some("[1]"), Some(r#"["s1","s2"]"#), Some("{}"), None] {
+            let error = parse_subscription(text).unwrap_err().to_string();
+            assert!(error.starts_with("invalid params: `subscription`: "), "{error}");
         }
     }
 

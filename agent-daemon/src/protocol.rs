@@ -929,31 +929,4 @@ fn event_types<'de, D: Deserializer<'de>>(
 }
 
 #[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used)]
-    use super::*;
-
-    #[test]
-    fn every_type_of_event_can_be_filtered() {
-        let schema = schemars::schema_for!(agent_core::EventKind);
-        let variants = schema.get("oneOf").unwrap().as_array().unwrap();
-        let types: Vec<_> = variants
-            .iter()
-            .map(|variant| variant.pointer("/properties/type/const").unwrap().as_str().unwrap())
-            .collect();
-        let mut expected = EVENT_TYPES.to_vec();
-        expected.sort_by_key(|name| types.iter().position(|other| other == name));
-        assert_eq!(types, expected);
-    }
-
-    #[test]
-    fn a_frame_is_an_event_if_it_has_a_number() {
-        let event = r#"{"sessionId":"main","prevSeq":4,"seq":6,"runId":1,"type":"text_delta","contentIndex":0,"delta":"x"}"#;
-        let Frame::Event(frame) = Frame::from_json(event).unwrap() else { panic!("{event}") };
-        assert_eq!(serde_json::to_string(&frame).unwrap(), event);
-
-        let lagged = r#"{"sessionId":"main","type":"lagged","fromSeq":1,"toSeq":9}"#;
-        let Frame::Control(frame) = Frame::from_json(lagged).unwrap() else { panic!("{lagged}") };
-        assert_eq!(serde_json::to_string(&frame).unwrap(), lagged);
-    }
-}
+mod tests;

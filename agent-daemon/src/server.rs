@@ -57,6 +57,8 @@ pub struct Server {
     pub(crate) token: Option<Token>,
     /// Fires when connections are to end.
     pub(crate) stop: CancellationToken,
+    /// Fires when a peer that shut the daemon down has gone.
+    left: CancellationToken,
     opened: AtomicU64,
     open: AtomicUsize,
 }
@@ -70,6 +72,7 @@ impl Server {
             limits,
             token,
             stop: CancellationToken::new(),
+            left: CancellationToken::new(),
             opened: AtomicU64::new(0),
             open: AtomicUsize::new(0),
         })
@@ -96,14 +99,22 @@ impl Server {
         self.stop.is_cancelled()
     }
 
+    /// Completes when a peer whose `shutdown` succeeded has said `exit` or gone otherwise.
+    pub async fn left_after_shutdown(&self) {
+        self.left.cancelled().await;
+    }
+
     /// The next connection's number. Numbers count from 1 and are never used again.
     pub(crate) fn open(&self) -> u64 {
         self.open.fetch_add(1, Ordering::Relaxed);
         self.opened.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    pub(crate) fn close(&self) {
+    pub(crate) fn close(&self, after_shutdown: bool) {
         self.open.fetch_sub(1, Ordering::Relaxed);
+        if after_shutdown {
+            self.left.cancel();
+        }
     }
 }
 

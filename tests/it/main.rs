@@ -2,6 +2,9 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod daemon_calls;
+mod daemon_sessions;
+mod daemon_timeline;
 mod events;
 mod lifecycle;
 mod smoke;

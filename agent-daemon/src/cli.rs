@@ -1,0 +1,104 @@
+//! The command line of the daemon.
+//!
+//! Owns: the arguments, the runtime and the exit status.
+//! Never: writes to stdout, but for what was asked for there: `schema`, `--help`, `--version`.
+
+use std::{ffi::OsString, io::Write, process::ExitCode, time::Duration};
+
+use clap::{Parser, Subcommand};
+
+use crate::{
+    config::{Configuration, Flags, Surroundings},
+    paths::Directories,
+    run, schema,
+};
+
+/// The status for a command line or configuration that cannot be used.
+const UNUSABLE: u8 = 2;
+
+/// What is left of the runtime may take so long to end; a tool's thread may never.
+const LAST_TASKS: Duration = Duration::from_millis(100);
+
+/// Lets many clients share stateful coding agents, over JSON-RPC on stdio and sockets
+#[derive(Debug, Parser)]
+#[command(name = "agent-daemon", version, args_conflicts_with_subcommands = true)]
+struct Cli {
+    #[command(flatten)]
+    flags: Flags,
+    #[command(subcommand)]
+    command: Option<Command>,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Print the JSON Schema of the protocol
+    Schema,
+}
+
+/// Runs the daemon, or whatever else the arguments ask for. The first argument is the program.
+///
+/// A program that carries the daemon inside calls this with arguments of its own choice; see also
+/// [`tool::supervisor`](crate::tool::supervisor).
+pub fn cli_main<I>(arguments: I) -> ExitCode
+where
+    I: IntoIterator,
+    I::Item: Into<OsString> + Clone,
+{
+    match Cli::try_parse_from(arguments) {
+        Ok(Cli { command: Some(Command::Schema), .. }) => print_schema(),
+        Ok(Cli { flags, command: None }) => start(flags),
+        Err(error) => {
+            // Nobody is left to tell when this fails.
+            let _ = error.print();
+            ExitCode::from(error.exit_code() as u8)
+        }
+    }
+}
+
+fn print_schema() -> ExitCode {
+    let mut text = format!("{:#}", schema::protocol());
+    text.push('\n');
+    match std::io::stdout().write_all(text.as_bytes()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(_) => ExitCode::FAILURE,
+    }
+}
+
+fn start(flags: Flags) -> ExitCode {
+    let variable = |name: &str| std::env::var(name).ok();
+    let current_dir = match std::env::current_dir() {
+        Ok(directory) => directory,
+        Err(error) => return refuse(&format!("the current directory is not usable: {error}")),
+    };
+    let directories = Directories::of_user();
+    let around = Surroundings { variable: &variable, directories, current_dir };
+    let configuration = match Configuration::load(flags, &around) {
+        Ok(configuration) => configuration,
+        Err(error) => return refuse(&error.to_string()),
+    };
+    let _log = configuration.log.start();
+    // Runs wait for models and tools, so a few threads serve many; one more than one, so that code
+    // that does not yield holds up nobody's answers.
+    let threads = std::thread::available_parallelism().map_or(2, |cores| cores.get().clamp(2, 4));
+    let runtime = match tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(threads)
+        .thread_name("agent-daemon")
+        .enable_all()
+        .build()
+    {
+        Ok(runtime) => runtime,
+        Err(error) => return refuse(&format!("cannot start: {error}")),
+    };
+    let code = match runtime.block_on(run::run(configuration, &variable)) {
+        Ok(code) => code,
+        Err(error) => refuse(&error.to_string()),
+    };
+    runtime.shutdown_timeout(LAST_TASKS);
+    code
+}
+
+fn refuse(problem: &str) -> ExitCode {
+    // Not the log: whoever starts the daemon must see it, whatever the level.
+    let _ = writeln!(std::io::stderr(), "agent-daemon: {problem}");
+    ExitCode::from(UNUSABLE)
+}

@@ -1,0 +1,264 @@
+//! The daemon's configuration: flags over environment over file.
+//!
+//! Owns: where each setting comes from, and errors that name it.
+//! Never: reads the process's environment itself, so that tests need not change it.
+
+use std::{
+    collections::BTreeMap,
+    io,
+    path::{Path, PathBuf},
+};
+
+use clap::Args;
+
+use crate::{
+    logging::{LogFormat, LogSettings},
+    model::ProviderConfig,
+    paths::{Directories, NoHome},
+    tool::ToolPolicy,
+};
+
+mod endpoint;
+mod file;
+
+pub use endpoint::Endpoint;
+pub use file::{LimitsTable, RetryTable, SessionTable, WebSocketTable};
+
+/// The settings of the command line.
+#[derive(Args, Clone, Debug, Default)]
+pub struct Flags {
+    /// The configuration file
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// The model of new sessions
+    #[arg(long, value_name = "PROVIDER/ID")]
+    pub model: Option<String>,
+    /// The directory of the default session
+    #[arg(long, value_name = "DIR")]
+    pub cwd: Option<PathBuf>,
+    /// Speak on stdin and stdout
+    #[arg(long)]
+    pub stdio: bool,
+    /// Listen on unix:PATH, tcp:ADDRESS:PORT or ws:ADDRESS:PORT; can be given several times
+    #[arg(long, value_name = "ENDPOINT")]
+    pub listen: Vec<Endpoint>,
+    /// Let tcp: and ws: listen where other machines can reach them
+    #[arg(long)]
+    pub allow_remote: bool,
+    /// Where the token for tcp: and ws: is kept
+    #[arg(long, value_name = "FILE")]
+    pub token_file: Option<PathBuf>,
+    /// error, warn, info, debug or trace
+    #[arg(long, value_name = "LEVEL")]
+    pub log_level: Option<String>,
+    /// The shape of the log on stderr
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    pub log_format: LogFormat,
+}
+
+/// What the settings depend on besides flags and file.
+pub struct Surroundings<'a> {
+    /// The environment.
+    pub variable: &'a dyn Fn(&str) -> Option<String>,
+    /// The user's directories, if there are any.
+    pub directories: Result<Directories, NoHome>,
+    /// Where the process was started.
+    pub current_dir: PathBuf,
+}
+
+/// All settings of one daemon.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Configuration {
+    /// The model of new sessions; the built-in one if not given.
+    pub model: Option<String>,
+    /// Whom models can be asked of.
+    pub providers: BTreeMap<String, ProviderConfig>,
+    /// What new sessions begin with.
+    pub session: SessionTable,
+    /// What the tools may do.
+    pub tools: ToolPolicy,
+    /// How much and how long.
+    pub limits: LimitsTable,
+    /// How often failed model requests are sent again.
+    pub retry: RetryTable,
+    /// Who may use the WebSocket.
+    pub websocket: WebSocketTable,
+    /// The directory of the default session; absolute, without symlinks.
+    pub cwd: PathBuf,
+    /// Whether to speak on stdin and stdout.
+    pub stdio: bool,
+    /// Where to listen.
+    pub listen: Vec<Endpoint>,
+    /// The token's file; none when nothing that is listened on needs it.
+    pub token_file: Option<PathBuf>,
+    /// What is logged.
+    pub log: LogSettings,
+}
+
+/// A setting that cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// The file cannot be read.
+    #[error("cannot read the configuration file {}: {error}", .file.display())]
+    Unreadable {
+        /// The file.
+        file: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
+    /// The file says something that is not understood.
+    #[error("{}", in_file(.file, *.line, .key.as_deref(), .problem))]
+    InFile {
+        /// The file.
+        file: PathBuf,
+        /// From 1.
+        line: Option<usize>,
+        /// The key's path.
+        key: Option<String>,
+        /// What is wrong and what was expected.
+        problem: String,
+    },
+    /// A flag or an environment variable has an unusable value.
+    #[error("{setting}: {problem}")]
+    Setting {
+        /// The flag or variable.
+        setting: String,
+        /// What is wrong and what to do.
+        problem: String,
+    },
+    /// A default path is needed and there is none.
+    #[error(transparent)]
+    NoHome(#[from] NoHome),
+}
+
+impl Configuration {
+    /// Gathers the settings.
+    ///
+    /// # Errors
+    /// The first setting that cannot be used.
+    pub fn load(flags: Flags, around: &Surroundings<'_>) -> Result<Self, ConfigError> {
+        let variable = |name: &str| (around.variable)(name).filter(|value| !value.is_empty());
+        let file = read_file(flags.config, around, &variable)?;
+        let log = log_settings(flags.log_level, flags.log_format, &variable)?;
+        let cwd = directory(flags.cwd.as_deref().unwrap_or(Path::new(".")), &around.current_dir)?;
+        let listen = endpoints(flags.listen, flags.stdio, around, &variable)?;
+        if let Some(remote) = listen.iter().find(|endpoint| endpoint.is_remote())
+            && !flags.allow_remote
+        {
+            let problem = format!(
+                "{remote} is not on the loopback interface, so other machines could reach it; if \
+                 that is meant, add --allow-remote (the token then travels unencrypted)"
+            );
+            return Err(ConfigError::Setting { setting: "--listen".to_owned(), problem });
+        }
+        Ok(Configuration {
+            model: flags.model.or_else(|| variable("AGENT_DAEMON_MODEL")).or(file.model),
+            providers: file.providers,
+            session: file.session,
+            tools: file.tools,
+            limits: file.limits,
+            retry: file.retry,
+            websocket: file.websocket,
+            cwd,
+            stdio: flags.stdio,
+            token_file: token_file(flags.token_file, &listen, around)?,
+            listen,
+            log,
+        })
+    }
+}
+
+fn log_settings(
+    flag: Option<String>,
+    format: LogFormat,
+    variable: &dyn Fn(&str) -> Option<String>,
+) -> Result<LogSettings, ConfigError> {
+    let (setting, level) = match (flag, variable("AGENT_DAEMON_LOG")) {
+        (Some(level), _) => ("--log-level", level),
+        (None, Some(level)) => ("AGENT_DAEMON_LOG", level),
+        (None, None) => ("the default", "info".to_owned()),
+    };
+    let refused = |problem| ConfigError::Setting { setting: setting.to_owned(), problem };
+    LogSettings::new(&level, format).map_err(refused)
+}
+
+fn read_file(
+    flag: Option<PathBuf>,
+    around: &Surroundings<'_>,
+    variable: &dyn Fn(&str) -> Option<String>,
+) -> Result<file::File, ConfigError> {
+    let named = flag.or_else(|| variable("AGENT_DAEMON_CONFIG").map(PathBuf::from));
+    let is_named = named.is_some();
+    let path = match (named, &around.directories) {
+        (Some(path), _) => around.current_dir.join(path),
+        (None, Ok(directories)) => directories.config_file(),
+        (None, Err(_)) => return Ok(file::File::default()),
+    };
+    match std::fs::read_to_string(&path) {
+        Ok(text) => file::parse(&path, &text),
+        Err(error) if error.kind() == io::ErrorKind::NotFound && !is_named => {
+            Ok(file::File::default())
+        }
+        Err(error) => Err(ConfigError::Unreadable { file: path, error }),
+    }
+}
+
+fn directory(path: &Path, current_dir: &Path) -> Result<PathBuf, ConfigError> {
+    let refused = |problem: String| ConfigError::Setting { setting: "--cwd".to_owned(), problem };
+    let path = current_dir.join(path);
+    let found = path
+        .canonicalize()
+        .map_err(|error| refused(format!("{} is not usable: {error}", path.display())))?;
+    match found.is_dir() {
+        true => Ok(found),
+        false => Err(refused(format!("{} is not a directory", found.display()))),
+    }
+}
+
+fn endpoints(
+    listen: Vec<Endpoint>,
+    stdio: bool,
+    around: &Surroundings<'_>,
+    variable: &dyn Fn(&str) -> Option<String>,
+) -> Result<Vec<Endpoint>, ConfigError> {
+    // With --stdio the parent is the client; a socket that nobody asked for would only be in the
+    // way of the daemon that everybody else uses.
+    if stdio || !listen.is_empty() {
+        return Ok(listen.into_iter().map(|endpoint| absolute(endpoint, around)).collect());
+    }
+    let socket = match variable("AGENT_DAEMON_SOCKET") {
+        Some(path) => PathBuf::from(path),
+        None => around.directories.clone()?.socket(),
+    };
+    Ok(vec![absolute(Endpoint::Unix(socket), around)])
+}
+
+fn absolute(endpoint: Endpoint, around: &Surroundings<'_>) -> Endpoint {
+    match endpoint {
+        Endpoint::Unix(path) => Endpoint::Unix(around.current_dir.join(path)),
+        other => other,
+    }
+}
+
+fn token_file(
+    flag: Option<PathBuf>,
+    listen: &[Endpoint],
+    around: &Surroundings<'_>,
+) -> Result<Option<PathBuf>, ConfigError> {
+    if listen.iter().all(|endpoint| matches!(endpoint, Endpoint::Unix(_))) {
+        return Ok(None);
+    }
+    match flag {
+        Some(path) => Ok(Some(around.current_dir.join(path))),
+        None => Ok(Some(around.directories.clone()?.token())),
+    }
+}
+
+fn in_file(file: &Path, line: Option<usize>, key: Option<&str>, problem: &str) -> String {
+    let line = line.map_or_else(String::new, |line| format!(":{line}"));
+    let key = key.map_or_else(String::new, |key| format!("`{key}`: "));
+    format!("{}{line}: {key}{problem}", file.display())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,220 @@
+#![allow(clippy::unwrap_used)]
+
+use std::fs;
+
+use agent_core::{QueueMode, ThinkingLevel, WhenIdle};
+use clap::Parser;
+
+use super::*;
+
+#[derive(Parser)]
+struct Cli {
+    #[command(flatten)]
+    flags: Flags,
+}
+
+/// A user with a directory of its own, and what its daemon is started with.
+struct Scene {
+    home: tempfile::TempDir,
+    environment: Vec<(&'static str, String)>,
+}
+
+impl Scene {
+    fn new() -> Self {
+        Scene { home: tempfile::tempdir().unwrap(), environment: Vec::new() }
+    }
+
+    fn file(self, path: &str, text: &str) -> Self {
+        let path = self.home.path().join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+        self
+    }
+
+    fn variable(mut self, name: &'static str, value: &str) -> Self {
+        self.environment.push((name, value.to_owned()));
+        self
+    }
+
+    fn load(&self, flags: &[&str]) -> Result<Configuration, String> {
+        let arguments = ["agent-daemon"].iter().chain(flags);
+        let flags = Cli::try_parse_from(arguments).map_err(|error| error.to_string())?.flags;
+        let home = self.home.path().canonicalize().unwrap();
+        let around = Surroundings {
+            variable: &|name| {
+                let set = self.environment.iter().find(|(variable, _)| *variable == name);
+                set.map(|(_, value)| value.clone())
+            },
+            directories: Ok(Directories {
+                config: home.join("config"),
+                state: home.join("state"),
+                runtime: None,
+            }),
+            current_dir: home.clone(),
+        };
+        Configuration::load(flags, &around)
+            .map_err(|error| error.to_string().replace(home.to_str().unwrap(), "HOME"))
+    }
+}
+
+fn refused(text: &str) -> String {
+    Scene::new().file("config/agent-daemon/config.toml", text).load(&[]).unwrap_err()
+}
+
+#[test]
+fn without_anything_there_are_defaults_and_the_default_socket() {
+    let scene = Scene::new();
+    let configuration = scene.load(&[]).unwrap();
+    assert_eq!(configuration.model, None);
+    assert_eq!(configuration.limits, LimitsTable::default());
+    assert_eq!(configuration.cwd, scene.home.path().canonicalize().unwrap());
+    let [Endpoint::Unix(socket)] = &configuration.listen[..] else { panic!() };
+    assert!(socket.ends_with("state/agent-daemon/daemon.sock"));
+    assert_eq!(configuration.token_file, None);
+}
+
+#[test]
+fn the_file_of_the_documentation_is_understood() {
+    let text = r#"
+        model = "local/gemma"
+
+        [providers.local]
+        api = "openai-completions"
+        base_url = "http://127.0.0.1:8080/v1"
+        api_key_env = "LOCAL_API_KEY"
+        models = [{ id = "gemma", context_window = 32768, max_output_tokens = 4096, images = false, thinking = false }]
+
+        [session]
+        system_prompt = "Be brief."
+        steering_mode = "one-at-a-time"
+        follow_up_mode = "all"
+        when_idle = "hold"
+        tool_execution = "parallel"
+        max_turns = 0
+        thinking_level = "low"
+
+        [limits]
+        abort_grace_ms = 5000
+        max_message_bytes = 33554432
+
+        [retry]
+        max_retries = 3
+        base_delay_ms = 1000
+        max_delay_ms = 30000
+    "#;
+    let configuration =
+        Scene::new().file("config/agent-daemon/config.toml", text).load(&[]).unwrap();
+    assert_eq!(configuration.model.as_deref(), Some("local/gemma"));
+    assert_eq!(configuration.providers["local"].models[0].id, "gemma");
+    assert_eq!(configuration.session.system_prompt.as_deref(), Some("Be brief."));
+    assert_eq!(configuration.session.follow_up_mode, QueueMode::All);
+    assert_eq!(configuration.session.when_idle, WhenIdle::Hold);
+    assert_eq!(configuration.session.thinking_level, ThinkingLevel::Low);
+    assert_eq!(configuration.retry, RetryTable::default());
+}
+
+#[test]
+fn flags_win_over_environment_and_environment_over_file() {
+    let scene = Scene::new().file("mine.toml", "model = 'file/m'");
+    let model = |scene: &Scene, flags: &[&str]| scene.load(flags).unwrap().model.unwrap();
+    assert_eq!(model(&scene, &["--config", "mine.toml"]), "file/m");
+    let scene = scene
+        .variable("AGENT_DAEMON_CONFIG", "mine.toml")
+        .variable("AGENT_DAEMON_MODEL", "environment/m");
+    assert_eq!(model(&scene, &[]), "environment/m");
+    assert_eq!(model(&scene, &["--model", "flag/m"]), "flag/m");
+}
+
+#[test]
+fn an_empty_variable_is_not_set() {
+    let scene = Scene::new().variable("AGENT_DAEMON_MODEL", "");
+    assert_eq!(scene.load(&[]).unwrap().model, None);
+}
+
+#[test]
+fn what_is_wrong_in_the_file_is_named_with_its_line() {
+    const FILE: &str = "HOME/config/agent-daemon/config.toml";
+    let cases = [
+        ("modle = 'a/b'", ":1: `modle`: unknown field `modle`, expected one of `model`, "),
+        (
+            "\n[session]\nsteering_mode = 'both'",
+            ":3: `session.steering_mode`: unknown variant `both`, expected `one-at-a-time` or `all`",
+        ),
+        ("[session]\nmax_turns = -1", ":2: `session.max_turns`: invalid value: integer `-1`, "),
+        (
+            "[limits]\nmax_message_bytes = 5",
+            ":2: `limits.max_message_bytes`: 5 is not between 1024 and 1073741824",
+        ),
+        (
+            "[retry]\nbase_delay_ms = 50000",
+            ": `retry.max_delay_ms`: it must be at least base_delay_ms, 50000",
+        ),
+        ("[tools]\nbash = 'ask'", ":2: `tools.bash`: unknown variant `ask`, expected `allow` or"),
+        ("[providers.x]\napi = 'grpc'", ":2: `providers.x.api`: unknown variant `grpc`"),
+        (
+            "[providers.x]\napi = 'openai-completions'",
+            ":1: `providers.x`: missing field `base_url`",
+        ),
+        ("model = ", ":1: "),
+    ];
+    for (text, expected) in cases {
+        let error = refused(text);
+        assert!(error.starts_with(&format!("{FILE}{expected}")), "{text}\n{error}");
+    }
+}
+
+#[test]
+fn a_secret_in_the_wrong_place_is_not_repeated() {
+    let key = "api = 'openai-completions'\nbase_url = 'http://x'";
+    let error = refused(&format!("[providers.x]\n{key}\napi_key = 'sk-secret'"));
+    assert!(error.contains("name that with `api_key_env`"), "{error}");
+    for headers in ["headers = 'sk-secret'", "headers = { Authorization = ['sk-secret'] }"] {
+        let error = refused(&format!("[providers.x]\n{key}\n{headers}"));
+        assert!(error.contains(":4: `providers.x.headers"), "{error}");
+        assert!(!error.contains("secret"), "{error}");
+    }
+}
+
+#[test]
+fn a_file_that_is_named_must_exist() {
+    let error = Scene::new().load(&["--config", "none.toml"]).unwrap_err();
+    assert!(error.starts_with("cannot read the configuration file HOME/none.toml: "), "{error}");
+}
+
+#[test]
+fn stdio_alone_opens_no_socket_and_listen_adds_some() {
+    let scene = Scene::new().variable("AGENT_DAEMON_SOCKET", "other.sock");
+    let listen = |flags: &[&str]| -> Vec<String> {
+        let home = scene.home.path().canonicalize().unwrap();
+        let listen = scene.load(flags).unwrap().listen;
+        listen.iter().map(|at| at.to_string().replace(home.to_str().unwrap(), "HOME")).collect()
+    };
+    assert_eq!(listen(&[]), ["unix:HOME/other.sock"]);
+    assert!(listen(&["--stdio"]).is_empty());
+    assert_eq!(listen(&["--stdio", "--listen", "unix:x"]), ["unix:HOME/x"]);
+    assert_eq!(listen(&["--listen", "tcp:127.0.0.1:0"]), ["tcp:127.0.0.1:0"]);
+}
+
+#[test]
+fn other_machines_reach_it_only_if_that_is_said() {
+    let scene = Scene::new();
+    let error = scene.load(&["--listen", "ws:0.0.0.0:80"]).unwrap_err();
+    assert!(error.starts_with("--listen: ws:0.0.0.0:80 is not on the loopback"), "{error}");
+    let configuration = scene.load(&["--listen", "ws:0.0.0.0:80", "--allow-remote"]).unwrap();
+    assert!(configuration.token_file.unwrap().ends_with("state/agent-daemon/token"));
+}
+
+#[test]
+fn a_flag_that_cannot_be_used_is_named() {
+    let scene = Scene::new().file("plain", "");
+    let cases: &[(&[&str], &str)] = &[
+        (&["--cwd", "plain"], "--cwd: HOME/plain is not a directory"),
+        (&["--cwd", "none"], "--cwd: HOME/none is not usable: No such file"),
+        (&["--log-level", "loud"], "--log-level: `loud` is no log level"),
+        (&["--listen", "x"], "error: invalid value 'x' for '--listen <ENDPOINT>': expected unix:"),
+    ];
+    for (flags, expected) in cases {
+        let error = scene.load(flags).unwrap_err();
+        assert!(error.starts_with(expected), "{flags:?}: {error}");
+    }
+}

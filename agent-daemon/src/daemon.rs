@@ -1,0 +1,168 @@
+//! The daemon: its sessions and its life.
+//!
+//! Owns: what all connections have in common, and the step from taking work to taking none.
+//! Never: knows a transport.
+
+use std::{
+    sync::{Arc, OnceLock},
+    time::Instant,
+};
+
+use futures_util::future::join_all;
+use serde_json::Value;
+use tokio::sync::watch;
+
+use crate::{
+    error::RpcError,
+    fanout::LogLimits,
+    protocol::{
+        Capabilities, Control, DEFAULT_SESSION, HealthResult, HealthStatus, InitializeResult,
+        PROTOCOL_VERSION, ReplayCapacity, ServerInfo,
+    },
+    schema,
+    sessions::{Blueprint, Sessions},
+};
+
+/// The daemon's name in `initialize`.
+pub const NAME: &str = "agent-daemon";
+/// The daemon's version.
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// What all connections have in common.
+pub struct Daemon {
+    /// The sessions.
+    pub sessions: Sessions,
+    instance_id: Arc<str>,
+    started: Instant,
+    max_message_bytes: usize,
+    transports: Vec<String>,
+    schema: OnceLock<Value>,
+    stage: watch::Sender<Stage>,
+    parent: watch::Sender<Option<u32>>,
+}
+
+/// How far the daemon's life has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Stage {
+    /// It takes work.
+    Working,
+    /// It takes none, and its runs are settling.
+    Settling,
+    /// A `shutdown` was carried out: nothing runs.
+    Settled,
+}
+
+impl Daemon {
+    /// A daemon with its default session. Needs a runtime.
+    pub fn new(blueprint: Blueprint) -> Self {
+        let instance_id: Arc<str> = uuid::Uuid::new_v4().to_string().into();
+        let configuration = &blueprint.configuration;
+        let listen = configuration.listen.iter().map(|endpoint| endpoint.transport());
+        let stdio = configuration.stdio.then_some("stdio");
+        let mut transports: Vec<String> = stdio.into_iter().chain(listen).map(Into::into).collect();
+        transports.dedup();
+        Daemon {
+            max_message_bytes: configuration.limits.max_message_bytes as usize,
+            transports,
+            sessions: Sessions::new(blueprint, instance_id.clone()),
+            instance_id,
+            started: Instant::now(),
+            schema: OnceLock::new(),
+            stage: watch::Sender::new(Stage::Working),
+            parent: watch::Sender::new(None),
+        }
+    }
+
+    /// What `initialize` answers.
+    pub fn introduction(&self) -> InitializeResult {
+        let LogLimits { replay_events: events, replay_bytes: bytes, .. } = LogLimits::default();
+        InitializeResult {
+            protocol_version: PROTOCOL_VERSION,
+            server_info: ServerInfo {
+                name: NAME.to_owned(),
+                version: VERSION.to_owned(),
+                pid: std::process::id(),
+            },
+            instance_id: self.instance_id.to_string(),
+            default_session_id: DEFAULT_SESSION.to_owned(),
+            capabilities: Capabilities {
+                max_message_bytes: self.max_message_bytes,
+                replay: ReplayCapacity { events, bytes },
+                transports: self.transports.clone(),
+                schema_hash: schema::hash(self.schema()),
+            },
+        }
+    }
+
+    /// What `health` answers.
+    pub fn health(&self, connections: usize) -> HealthResult {
+        let status = match *self.stage.borrow() {
+            Stage::Working => HealthStatus::Ok,
+            Stage::Settling | Stage::Settled => HealthStatus::ShuttingDown,
+        };
+        HealthResult {
+            status,
+            uptime_ms: self.started.elapsed().as_millis() as u64,
+            sessions: self.sessions.all().len(),
+            connections,
+            version: VERSION.to_owned(),
+        }
+    }
+
+    /// The schema of the protocol.
+    pub fn schema(&self) -> &Value {
+        self.schema.get_or_init(schema::protocol)
+    }
+
+    /// Takes no more work, aborts the runs and completes when they have settled. Again: waits for
+    /// the same. Safe to drop; the runs end all the same.
+    pub async fn shut_down(&self) {
+        self.advance(Stage::Settling);
+        self.sessions.close(&RpcError::ShuttingDown);
+        let sessions = self.sessions.all();
+        join_all(sessions.iter().map(|session| session.settle())).await;
+    }
+
+    /// Notes that a client's `shutdown` was carried out.
+    pub(crate) fn has_shut_down(&self) {
+        self.advance(Stage::Settled);
+    }
+
+    /// Completes when the daemon has come that far.
+    pub async fn reached(&self, stage: Stage) {
+        let mut stages = self.stage.subscribe();
+        // The sender is in `self`, so it cannot be gone.
+        let _ = stages.wait_for(|now| *now >= stage).await;
+    }
+
+    /// Says the last thing to every subscription.
+    pub fn say_goodbye(&self, reason: &str) {
+        for session in self.sessions.all() {
+            session.log.finish(Control::ServerShutdown { reason: reason.to_owned() });
+        }
+    }
+
+    /// Notes which process to outlive in no case.
+    pub(crate) fn watch_parent(&self, process: u32) {
+        self.parent.send_replace(Some(process));
+    }
+
+    /// Completes when a process is named that the daemon must not outlive.
+    pub async fn parent(&self) -> u32 {
+        let mut parents = self.parent.subscribe();
+        let named = parents.wait_for(Option::is_some).await.ok().and_then(|parent| *parent);
+        match named {
+            Some(process) => process,
+            // The sender is in `self`, so it cannot be gone.
+            None => std::future::pending().await,
+        }
+    }
+
+    fn advance(&self, stage: Stage) {
+        self.stage.send_if_modified(|now| {
+            let is_news = *now < stage;
+            *now = stage.max(*now);
+            is_news
+        });
+    }
+}

@@ -1,0 +1,191 @@
+//! The log, on stderr.
+//!
+//! Owns: its level, its shape and the thread that writes it.
+//! Never: makes the daemon wait for whoever should read stderr; what does not fit is counted and
+//! dropped. Never stdout, which is the protocol's.
+
+use std::{
+    io::{self, IsTerminal, Write},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering},
+        mpsc::{self, Receiver, SyncSender},
+    },
+    time::Duration,
+};
+
+use clap::ValueEnum;
+use tracing_subscriber::{EnvFilter, fmt::MakeWriter};
+
+/// How many lines may wait for stderr.
+const WAITING_LINES: usize = 1_024;
+
+/// How long the end of the process waits for the last lines.
+const LAST_LINES: Duration = Duration::from_millis(200);
+
+/// The shape of the log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum LogFormat {
+    /// For people.
+    #[default]
+    Text,
+    /// One JSON object per line.
+    Json,
+}
+
+/// What is logged, and in which shape.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogSettings {
+    // Invariant: `EnvFilter` takes it.
+    filter: String,
+    format: LogFormat,
+}
+
+impl LogSettings {
+    /// Settings for a level, or for a list of `TARGET=LEVEL`.
+    ///
+    /// # Errors
+    /// What was expected.
+    pub fn new(level: &str, format: LogFormat) -> Result<Self, String> {
+        let level = level.trim();
+        if ["off", "error", "warn", "info", "debug", "trace"].contains(&level) {
+            return Ok(LogSettings { filter: of_ours(level), format });
+        }
+        if !level.contains('=') || EnvFilter::builder().parse(level).is_err() {
+            return Err(format!(
+                "`{level}` is no log level; use error, warn, info, debug, trace, off, or a list \
+                 such as agent_daemon=debug,agent_core=trace"
+            ));
+        }
+        Ok(LogSettings { filter: level.to_owned(), format })
+    }
+
+    /// Says something that the log's level must not hide, such as an address.
+    pub fn announce(&self, message: &str) {
+        let line = match self.format {
+            LogFormat::Text => format!("agent-daemon: {message}"),
+            LogFormat::Json => {
+                serde_json::json!({ "level": "INFO", "fields": { "message": message } }).to_string()
+            }
+        };
+        // stderr may be gone; then there is nobody to tell.
+        let _ = writeln!(io::stderr(), "{line}");
+    }
+
+    /// Starts the log of this process. The first call counts; a program that embeds the daemon may
+    /// have a log of its own.
+    pub fn start(&self) -> LogGuard {
+        let (writer, guard) = LogWriter::start();
+        let filter = EnvFilter::new(&self.filter);
+        let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(writer);
+        let started = match self.format {
+            LogFormat::Text => builder.with_ansi(io::stderr().is_terminal()).try_init(),
+            LogFormat::Json => builder.json().with_ansi(false).try_init(),
+        };
+        // Not an error: whoever embeds us sees our events in its own log.
+        drop(started);
+        guard
+    }
+}
+
+/// A level of ours. Libraries may show what they send, so they are not asked.
+fn of_ours(level: &str) -> String {
+    match level {
+        "off" => "off".to_owned(),
+        level => format!("error,agent_daemon={level},agent_core={level}"),
+    }
+}
+
+/// The way to the thread; none once the log has ended.
+type Lines = Arc<Mutex<Option<SyncSender<Vec<u8>>>>>;
+
+/// Keeps the log's thread; dropped, it gives the last lines a moment.
+pub struct LogGuard {
+    written: Receiver<()>,
+    lines: Lines,
+}
+
+impl Drop for LogGuard {
+    fn drop(&mut self) {
+        // The thread ends when nobody can send any more.
+        if let Ok(mut lines) = self.lines.lock() {
+            lines.take();
+        }
+        let _ = self.written.recv_timeout(LAST_LINES);
+    }
+}
+
+/// Hands lines to the thread.
+#[derive(Clone)]
+struct LogWriter {
+    lines: Lines,
+    dropped: Arc<AtomicU64>,
+}
+
+impl LogWriter {
+    fn start() -> (Self, LogGuard) {
+        let (lines, waiting) = mpsc::sync_channel::<Vec<u8>>(WAITING_LINES);
+        let (done, written) = mpsc::sync_channel(1);
+        let lines = Arc::new(Mutex::new(Some(lines)));
+        let dropped = Arc::new(AtomicU64::new(0));
+        let writer = LogWriter { lines: lines.clone(), dropped: dropped.clone() };
+        std::thread::Builder::new()
+            .name("log".to_owned())
+            .spawn(move || {
+                let mut stderr = io::stderr();
+                while let Ok(line) = waiting.recv() {
+                    // stderr may be gone; then there is nobody to tell.
+                    let _ = stderr.write_all(&line);
+                    let lost = dropped.swap(0, Ordering::Relaxed);
+                    if lost > 0 {
+                        let _ =
+                            writeln!(stderr, "{lost} lines of log were dropped: stderr is slow");
+                    }
+                }
+                let _ = done.send(());
+            })
+            .expect("the system can start a thread while the process starts");
+        (writer, LogGuard { written, lines })
+    }
+}
+
+impl<'a> MakeWriter<'a> for LogWriter {
+    type Writer = LogWriter;
+
+    fn make_writer(&'a self) -> LogWriter {
+        self.clone()
+    }
+}
+
+impl Write for LogWriter {
+    // The subscriber writes one whole line at a time.
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        let lines = self.lines.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        if let Some(lines) = &*lines
+            && lines.try_send(line.to_vec()).is_err()
+        {
+            self.dropped.fetch_add(1, Ordering::Relaxed);
+        }
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn a_level_is_ours_alone_and_a_list_is_taken_as_it_is() {
+        let filter = |level| LogSettings::new(level, LogFormat::Text).map(|log| log.filter);
+        assert_eq!(filter("debug").unwrap(), "error,agent_daemon=debug,agent_core=debug");
+        assert_eq!(filter("off").unwrap(), "off");
+        assert_eq!(filter("hyper=trace").unwrap(), "hyper=trace");
+        assert!(filter("loud").unwrap_err().starts_with("`loud` is no log level; use error"));
+        assert!(filter("agent_daemon=loud").is_err());
+    }
+}

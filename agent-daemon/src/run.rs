@@ -1,0 +1,258 @@
+//! The daemon's life: from its sockets to its exit status.
+//!
+//! Owns: what ends the daemon, and the order of its end: no more work, runs settled, last words,
+//! connections closed.
+//! Never: takes longer than ten seconds to end, whatever a tool or a peer does.
+
+use std::{io, process::ExitCode, sync::Arc, time::Duration};
+
+use futures_util::future::join;
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    signal::unix::{Signal, SignalKind, signal},
+    task::JoinSet,
+    time::{sleep, timeout},
+};
+
+use crate::{
+    config::{Configuration, Endpoint},
+    connection::{Connection, Ending},
+    daemon::{Daemon, Stage},
+    methods,
+    model::{ModelCatalog, ModelUnavailable},
+    parent,
+    server::{Limits, Server},
+    sessions::Blueprint,
+    transport::{
+        ListenError, Listener, Stdio, Token, TokenError, Transport, UnixSocket, UnixSocketError,
+        make_private_directory,
+    },
+};
+
+/// How long the end of the daemon may take,
+const END: Duration = Duration::from_secs(10);
+/// and how much of it the runs may have.
+const SETTLING: Duration = Duration::from_secs(8);
+/// How long a client that shut the daemon down may stay connected to it.
+const AFTER_SHUTDOWN: Duration = Duration::from_secs(10);
+
+/// Why the daemon could not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The model of new sessions cannot be used.
+    #[error("{0} Choose another with --model or `model` in the configuration file.")]
+    Model(ModelUnavailable),
+    /// The token's file cannot be used.
+    #[error(transparent)]
+    Token(#[from] TokenError),
+    /// A socket cannot be listened on.
+    #[error(transparent)]
+    Listen(#[from] ListenError),
+    /// `ws:` was asked for.
+    #[error("this version cannot listen on ws:; use tcp: or unix:")]
+    NoWebSocket,
+    /// stdin, stdout or signals cannot be had.
+    #[error("cannot start: {0}")]
+    System(#[from] io::Error),
+}
+
+impl From<UnixSocketError> for StartError {
+    fn from(error: UnixSocketError) -> Self {
+        StartError::Listen(error.into())
+    }
+}
+
+type Parent = Connection<Box<dyn AsyncRead + Send + Unpin>, Box<dyn AsyncWrite + Send + Unpin>>;
+
+/// What ends the daemon.
+#[derive(Debug)]
+enum End {
+    /// The connection on stdio has ended.
+    Stdio(Ending),
+    /// The process that `initialize` named is gone.
+    ParentGone,
+    /// A client's `shutdown` was carried out, and the client has left.
+    Asked,
+    /// The system asked.
+    Signal(&'static str),
+}
+
+/// Runs a daemon to its end.
+///
+/// # Errors
+/// It could not start.
+pub async fn run(
+    configuration: Configuration,
+    variable: &dyn Fn(&str) -> Option<String>,
+) -> Result<ExitCode, StartError> {
+    let mut signals = Signals::new()?;
+    let catalog = ModelCatalog::new(configuration.providers.clone(), variable)
+        .with_idle_timeout(Duration::from_millis(configuration.limits.model_idle_timeout_ms));
+    let name = configuration.model.clone().unwrap_or_else(|| catalog.default_model());
+    let model = catalog.get(&name).map_err(StartError::Model)?;
+    let listeners = listen(&configuration).await?;
+    let token = token(&configuration)?;
+    let stdio = if configuration.stdio { Some(Stdio::take()?) } else { None };
+
+    let limits = Limits {
+        max_message_bytes: configuration.limits.max_message_bytes as usize,
+        ..Limits::default()
+    };
+    let blueprint = Blueprint { catalog: Arc::new(catalog), model, tools: None, configuration };
+    let daemon = Arc::new(Daemon::new(blueprint));
+    let server = Server::new(methods::table(daemon.clone()), limits, token);
+    tracing::info!(pid = std::process::id(), model = name, "started");
+    let mut listening = JoinSet::new();
+    for listener in listeners {
+        listening.spawn(listener.serve(server.clone()));
+    }
+    let mut parent = stdio.map(|Stdio { reader, writer, hangup }| {
+        Connection::new(server.clone(), reader, writer, Transport::Stdio).with_hangup(hangup)
+    });
+
+    let has_parent = parent.is_some();
+    let end = tokio::select! {
+        ending = serve(parent.as_mut()) => End::Stdio(ending),
+        name = signals.next() => End::Signal(name),
+        () = parent_gone(&daemon) => End::ParentGone,
+        () = asked(&daemon, &server, has_parent) => End::Asked,
+    };
+    tracing::info!(?end, "ending");
+    let code = end.code();
+    let ended = async {
+        wind_down(&daemon, &server, parent, end).await;
+        while listening.join_next().await.is_some() {}
+    };
+    tokio::select! {
+        in_time = timeout(END, ended) => if in_time.is_err() {
+            tracing::warn!("not everything ended in time");
+        },
+        name = signals.next() => {
+            tracing::warn!(name, "ending at once");
+            return Ok(ExitCode::FAILURE);
+        }
+    }
+    Ok(code)
+}
+
+async fn listen(configuration: &Configuration) -> Result<Vec<Listener>, StartError> {
+    let mut listeners = Vec::new();
+    for endpoint in &configuration.listen {
+        // The configuration has seen to it that remote addresses are meant.
+        let listener = match endpoint {
+            Endpoint::Unix(path) => Listener::unix(UnixSocket::bind(path)?),
+            Endpoint::Tcp(address) => Listener::tcp(*address, true).await?,
+            Endpoint::WebSocket(_) => return Err(StartError::NoWebSocket),
+        };
+        configuration.log.announce(&format!("listening on {}", listener.address()));
+        listeners.push(listener);
+    }
+    Ok(listeners)
+}
+
+fn token(configuration: &Configuration) -> Result<Option<Token>, StartError> {
+    let Some(path) = &configuration.token_file else { return Ok(None) };
+    if let Some(directory) = path.parent() {
+        make_private_directory(directory)?;
+    }
+    let token = Token::at(path)?;
+    configuration.log.announce(&format!("the token is in {}", path.display()));
+    Ok(Some(token))
+}
+
+/// Serves the parent, or nobody for ever.
+async fn serve(parent: Option<&mut Parent>) -> Ending {
+    match parent {
+        Some(parent) => parent.serve().await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn parent_gone(daemon: &Daemon) {
+    parent::gone(daemon.parent().await).await;
+}
+
+/// Completes when a client on a socket has shut the daemon down and gone. The parent's own
+/// connection tells by itself.
+async fn asked(daemon: &Daemon, server: &Server, has_parent: bool) {
+    let overdue = async {
+        daemon.reached(Stage::Settled).await;
+        match has_parent {
+            true => std::future::pending().await,
+            false => sleep(AFTER_SHUTDOWN).await,
+        }
+    };
+    tokio::select! {
+        () = server.left_after_shutdown() => {}
+        () = overdue => {}
+    }
+}
+
+/// Lets the runs settle, says the last words and closes the connections.
+async fn wind_down(daemon: &Daemon, server: &Server, parent: Option<Parent>, end: End) {
+    let settle = async {
+        if timeout(SETTLING, daemon.shut_down()).await.is_err() {
+            tracing::warn!("a run did not settle in time");
+        }
+        daemon.say_goodbye(end.reason());
+        server.stop();
+    };
+    let Some(mut parent) = parent else { return settle.await };
+    match &end {
+        End::Stdio(ending) => {
+            settle.await;
+            parent.finish(ending).await;
+        }
+        End::ParentGone => {
+            drop(parent);
+            settle.await;
+        }
+        // Calls that wait for the runs' ends are answered meanwhile.
+        End::Asked | End::Signal(_) => {
+            let (ending, ()) = join(parent.serve(), settle).await;
+            parent.finish(&ending).await;
+        }
+    }
+}
+
+impl End {
+    fn reason(&self) -> &'static str {
+        match self {
+            End::Stdio(Ending::Exit { .. }) => "the parent process said exit",
+            End::Stdio(_) => "stdin or stdout was closed",
+            End::ParentGone => "the parent process is gone",
+            End::Asked => "a client shut the daemon down",
+            End::Signal(name) => name,
+        }
+    }
+
+    fn code(&self) -> ExitCode {
+        match self {
+            End::Stdio(Ending::Exit { after_shutdown: false })
+            | End::Stdio(Ending::PeerGone(_))
+            | End::ParentGone => ExitCode::FAILURE,
+            End::Stdio(_) | End::Asked | End::Signal(_) => ExitCode::SUCCESS,
+        }
+    }
+}
+
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    fn new() -> io::Result<Self> {
+        Ok(Signals {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+        })
+    }
+
+    async fn next(&mut self) -> &'static str {
+        tokio::select! {
+            _ = self.terminate.recv() => "SIGTERM",
+            _ = self.interrupt.recv() => "SIGINT",
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! The protocol as JSON Schema: what `getSchema` and `agent-daemon schema` give.
+//!
+//! Owns: the document around the schemas. Never: describes a field; the types do.
+
+use schemars::{JsonSchema, SchemaGenerator, generate::SchemaSettings};
+use serde_json::{Map, Value, json};
+
+use crate::protocol::{ErrorData, Frame, Method, MethodVisitor, PROTOCOL_VERSION, each_method};
+
+/// The whole document. A method's `params` and `result`, `frame` and `errorData` are schemas;
+/// what they refer to is under `$defs`.
+pub fn protocol() -> Value {
+    let mut methods = Methods { generator: generator(), described: Map::new() };
+    each_method(&mut methods);
+    let Methods { mut generator, described } = methods;
+    let frame = generator.subschema_for::<Frame>();
+    let error_data = generator.subschema_for::<ErrorData>();
+    json!({
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "agent-daemon",
+        "protocolVersion": PROTOCOL_VERSION,
+        "methods": described,
+        "notifications": {
+            "event": {
+                "type": "object",
+                "properties": { "subscription": { "type": "string" }, "result": frame },
+                "required": ["subscription", "result"],
+            },
+        },
+        "frame": frame,
+        "errorData": error_data,
+        "$defs": generator.take_definitions(true),
+    })
+}
+
+/// A short text that differs when the schema does. FNV-1a, so that it is the same everywhere.
+pub fn hash(schema: &Value) -> String {
+    let hash = schema.to_string().bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    });
+    format!("{hash:016x}")
+}
+
+struct Methods {
+    generator: SchemaGenerator,
+    described: Map<String, Value>,
+}
+
+impl MethodVisitor for Methods {
+    fn method<M: Method>(&mut self) {
+        let described = json!({
+            "description": M::ABOUT.trim(),
+            "params": self.schema::<M::Params>(),
+            "result": self.schema::<M::Result>(),
+        });
+        self.described.insert(M::NAME.to_owned(), described);
+    }
+}
+
+impl Methods {
+    fn schema<T: JsonSchema>(&mut self) -> schemars::Schema {
+        self.generator.subschema_for::<T>()
+    }
+}
+
+fn generator() -> SchemaGenerator {
+    SchemaSettings::draft2020_12().with(|settings| settings.meta_schema = None).into_generator()
+}

@@ -1,0 +1,224 @@
+//! One session: an agent with its directory, its events and what it was asked before.
+//!
+//! Owns: the moment after which a session takes no more work, and the translation between the
+//! core's calls and the wire's.
+//! Never: waits, but in `settle`; every other call is one step of the agent.
+
+use std::{
+    path::PathBuf,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use agent_core::{
+    Accepted, Agent, AgentOptions, Event, EventKind, Input, Intent, SettingsChange, Tool,
+};
+
+use crate::{
+    error::RpcError,
+    fanout::{EventLog, LogLimits},
+    idempotency::Idempotency,
+    model::ModelCatalog,
+    protocol::{ContinueResult, QueueResult, SetConfigParams},
+};
+
+/// One agent, hosted.
+pub struct Session {
+    /// Its name among the sessions.
+    pub id: Arc<str>,
+    /// Where its tools work; absolute, without symlinks.
+    pub cwd: PathBuf,
+    /// The agent.
+    pub agent: Agent,
+    /// The agent's events, for whoever subscribes.
+    pub log: Arc<EventLog>,
+    /// All tools that it may have; the agent may have been given fewer.
+    tools: Vec<Arc<dyn Tool>>,
+    intake: Mutex<Intake>,
+}
+
+/// What decides whether a call starts anything.
+struct Intake {
+    /// Why no more work is taken.
+    closed: Option<RpcError>,
+    answers: Idempotency<QueueResult>,
+}
+
+impl Session {
+    /// A session whose agent is new.
+    pub(crate) fn new(
+        id: Arc<str>,
+        instance_id: Arc<str>,
+        cwd: PathBuf,
+        options: AgentOptions,
+        tools: Vec<Arc<dyn Tool>>,
+    ) -> Self {
+        let agent = Agent::new(options);
+        let snapshot = {
+            let agent = agent.clone();
+            move || agent.snapshot()
+        };
+        let log = Arc::new(EventLog::new(&id, instance_id, LogLimits::default(), snapshot));
+        // The log holds the agent, so the agent must not hold the log.
+        let (weak_log, session_id) = (Arc::downgrade(&log), id.clone());
+        agent.subscribe(move |event, _| {
+            if let Some(log) = weak_log.upgrade() {
+                log.append(&event);
+            }
+            note(&session_id, &event);
+            std::future::ready(Ok(()))
+        });
+        let intake = Mutex::new(Intake { closed: None, answers: Idempotency::default() });
+        Session { id, cwd, agent, log, tools, intake }
+    }
+
+    /// Takes a message in, unless the same call was made before (3.3).
+    ///
+    /// # Errors
+    /// What the agent refused it with; the session is closed; the id stands for something else.
+    pub(crate) fn submit(
+        &self,
+        method: &'static str,
+        input: Input,
+        intent: Intent,
+    ) -> Result<QueueResult, RpcError> {
+        let mut intake = self.intake()?;
+        let origin = input.origin.clone();
+        let id = origin.as_ref().and_then(|origin| origin.client_message_id.as_deref());
+        let content = input.content.clone();
+        intake.answers.once(id, method, &content, || {
+            let Accepted { disposition, run_id, message_id, position, seq, .. } =
+                self.agent.submit(input, intent)?;
+            let answer =
+                QueueResult { disposition, run_id, message_id: message_id.clone(), position, seq };
+            Ok::<_, RpcError>((message_id, answer))
+        })
+    }
+
+    /// Runs again without a new message.
+    ///
+    /// # Errors
+    /// What the agent refused it with; the session is closed.
+    pub(crate) fn continue_run(&self) -> Result<ContinueResult, RpcError> {
+        let _intake = self.intake()?;
+        let run = self.agent.continue_run()?;
+        Ok(ContinueResult { run_id: run.run_id(), seq: run.seq() })
+    }
+
+    /// Takes no more work from now on: `why` is what it is refused with. False if that was so.
+    pub(crate) fn close(&self, why: RpcError) -> bool {
+        let mut intake = self.lock();
+        let was_open = intake.closed.is_none();
+        intake.closed.get_or_insert(why);
+        was_open
+    }
+
+    /// Aborts the run and completes when the agent is idle. Safe to drop.
+    pub(crate) async fn settle(&self) {
+        // Without an expected run there is nothing to be wrong about.
+        let _ = self.agent.abort(None);
+        if let Err(error) = self.agent.wait_for_idle().await {
+            tracing::error!(session = %self.id, %error, "the session did not settle");
+        }
+    }
+
+    /// Whether work is taken.
+    pub(crate) fn is_open(&self) -> bool {
+        self.lock().closed.is_none()
+    }
+
+    /// Looks up what a change names.
+    ///
+    /// # Errors
+    /// A model that cannot be used, or a tool that the session may not have.
+    pub(crate) fn resolve(
+        &self,
+        params: &SetConfigParams,
+        catalog: &ModelCatalog,
+    ) -> Result<SettingsChange, RpcError> {
+        resolve(params, catalog, &self.tools)
+    }
+
+    fn intake(&self) -> Result<MutexGuard<'_, Intake>, RpcError> {
+        let intake = self.lock();
+        match &intake.closed {
+            Some(why) => Err(why.clone()),
+            None => Ok(intake),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Intake> {
+        // A panic in between has at worst not remembered an answer.
+        self.intake.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Looks up what a change of settings names, among the tools that there are.
+///
+/// # Errors
+/// A model that cannot be used, or a tool that is not among them.
+pub(crate) fn resolve(
+    params: &SetConfigParams,
+    catalog: &ModelCatalog,
+    tools: &[Arc<dyn Tool>],
+) -> Result<SettingsChange, RpcError> {
+    let prompt = params.system_prompt.as_deref().map_or(0, str::len) as u64;
+    if prompt > MAX_SYSTEM_PROMPT {
+        return Err(RpcError::InputTooLarge { max_bytes: MAX_SYSTEM_PROMPT, actual_bytes: prompt });
+    }
+    let find = |name: &String| {
+        let found = tools.iter().find(|tool| tool.spec().name == *name).cloned();
+        found.ok_or_else(|| {
+            let names: Vec<_> = tools.iter().map(|tool| tool.spec().name.as_str()).collect();
+            let names = names.join(", ");
+            RpcError::invalid_param(
+                "tools",
+                format!("there is no tool `{name}` (there are: {names})"),
+            )
+        })
+    };
+    let chosen = params.tools.as_ref().map(|names| names.iter().map(find).collect());
+    Ok(SettingsChange {
+        model: params.model.as_ref().map(|name| catalog.get(name)).transpose()?,
+        tools: chosen.transpose()?,
+        system_prompt: params.system_prompt.clone(),
+        thinking_level: params.thinking_level,
+        steering_mode: params.steering_mode,
+        follow_up_mode: params.follow_up_mode,
+        when_idle: params.when_idle,
+        max_turns: params.max_turns,
+        tool_execution: params.tool_execution,
+    })
+}
+
+/// The longest system prompt: what one message may have of text.
+const MAX_SYSTEM_PROMPT: u64 = 1 << 20;
+
+/// What the log says of a run.
+fn note(session: &str, event: &Event) {
+    let run = event.run_id.map(|run| run.0);
+    match &event.kind {
+        EventKind::RunStart { .. } => tracing::info!(session, run, seq = event.seq, "run started"),
+        EventKind::RunEnd { reason, error_message, .. } => {
+            let error = error_message.as_deref();
+            tracing::info!(session, run, seq = event.seq, ?reason, error, "run ended");
+        }
+        EventKind::Retry { attempt, delay_ms, error } => {
+            tracing::warn!(
+                session,
+                run,
+                attempt,
+                delay_ms,
+                error,
+                "model request will be repeated"
+            );
+        }
+        EventKind::Diagnostic { message } => tracing::warn!(session, run, message, "diagnostic"),
+        EventKind::ToolStart { tool_call_id, tool_name, .. } => {
+            tracing::debug!(session, run, id = %tool_call_id, tool = tool_name, "tool started");
+        }
+        EventKind::ToolEnd { tool_call_id, is_error, .. } => {
+            tracing::debug!(session, run, id = %tool_call_id, is_error, "tool ended");
+        }
+        _ => {}
+    }
+}

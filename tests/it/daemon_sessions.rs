@@ -1,0 +1,290 @@
+//! The methods about sessions, settings and the daemon itself (wire protocol, section 3).
+
+use agent_core::{Gate, ScriptedModel, Step};
+use agent_daemon::transport::Transport;
+use serde_json::{Value, json};
+use support::daemon::{InMemory, Peer};
+
+fn says(answers: usize) -> ScriptedModel {
+    (0..answers).fold(ScriptedModel::new(), |model, _| model.says("yes"))
+}
+
+#[tokio::test]
+async fn a_directory_has_one_session_and_an_id_has_one_too() {
+    let daemon = InMemory::new(says(0));
+    let mut peer = daemon.connect();
+    let main = json!({ "sessionId": "main", "created": false });
+    assert_eq!(peer.ask("createSession", json!({})).await, main);
+    assert_eq!(peer.ask("createSession", json!({ "cwd": daemon.directory() })).await, main);
+
+    let project = daemon.directory().join("my project");
+    std::fs::create_dir(&project).unwrap();
+    std::os::unix::fs::symlink(&project, daemon.directory().join("link")).unwrap();
+    let first = peer.ask("createSession", json!({ "cwd": project })).await;
+    assert_eq!(first, json!({ "sessionId": "my-project", "created": true }));
+    let link = json!({ "cwd": daemon.directory().join("link") });
+    let again = peer.ask("createSession", link).await;
+    assert_eq!(again, json!({ "sessionId": "my-project", "created": false }));
+
+    let named = json!({ "sessionId": "named", "cwd": project });
+    assert_eq!(peer.ask("createSession", named.clone()).await["created"], true);
+    assert_eq!(
+        peer.refused("createSession", named).await,
+        (1005, json!({ "kind": "sessionExists", "retryable": false, "sessionId": "named" }))
+    );
+    let sessions = peer.ask("listSessions", json!({})).await;
+    let ids: Vec<_> = sessions["sessions"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|session| session["sessionId"].as_str().unwrap())
+        .collect();
+    assert_eq!(ids, ["main", "my-project", "named"]);
+    assert_eq!(sessions["sessions"][2]["cwd"], json!(project));
+    assert_eq!(
+        peer.refused("prompt", json!({ "input": "x", "sessionId": "none" })).await,
+        (1005, json!({ "kind": "sessionNotFound", "retryable": false, "sessionId": "none" }))
+    );
+}
+
+#[tokio::test]
+async fn a_session_that_cannot_be_is_refused_with_the_reason() {
+    let daemon = InMemory::with(says(0), None, "[limits]\nmax_sessions = 1");
+    let mut peer = daemon.connect();
+    let plain = daemon.directory().join("config.toml");
+    let none = daemon.directory().join("none");
+    for (params, field) in [
+        (json!({ "cwd": "relative" }), "cwd"),
+        (json!({ "cwd": none }), "cwd"),
+        (json!({ "cwd": plain }), "cwd"),
+        (json!({ "sessionId": "" }), "sessionId"),
+        (json!({ "sessionId": "a/b" }), "sessionId"),
+        (json!({ "sessionId": "x".repeat(129) }), "sessionId"),
+        (json!({ "sessionId": "x", "tools": ["fly"] }), "tools"),
+    ] {
+        let (code, data) = peer.refused("createSession", params.clone()).await;
+        assert_eq!((code, &data["field"]), (-32602, &json!(field)), "{params}");
+    }
+    let (code, data) = peer.refused("createSession", json!({ "sessionId": "x" })).await;
+    assert_eq!((code, &data["kind"]), (-32006, &json!("tooManySessions")));
+}
+
+#[tokio::test]
+async fn settings_change_together_or_not_at_all() {
+    let daemon = InMemory::new(says(0));
+    let mut peer = daemon.connect();
+    let before = peer.ask("setConfig", json!({})).await;
+    let change = json!({
+        "model": "offline/demo", "thinkingLevel": "high", "systemPrompt": "Be brief.",
+        "tools": ["bash", "read"], "steeringMode": "all", "followUpMode": "all",
+        "whenIdle": "hold", "maxTurns": 3, "toolExecution": "sequential",
+    });
+    assert_eq!(peer.ask("setConfig", change.clone()).await, change);
+    assert_ne!(before, change);
+
+    let mut wrong = json!({ "maxTurns": 9, "model": "nowhere/x" });
+    let (code, data) = peer.refused("setConfig", wrong.clone()).await;
+    assert_eq!(
+        (code, &data["kind"], &data["model"]),
+        (1012, &json!("modelUnavailable"), &json!("nowhere/x"))
+    );
+    assert!(data["reason"].as_str().unwrap().contains("[providers.nowhere]"), "{data}");
+    wrong["model"] = json!("offline/demo");
+    wrong["tools"] = json!(["read", "fly"]);
+    let (code, data) = peer.refused("setConfig", wrong).await;
+    assert_eq!((code, &data["field"]), (-32602, &json!("tools")));
+    assert_eq!(data["problem"], "there is no tool `fly` (there are: read, write, edit, bash)");
+    let (code, _) = peer.refused("setConfig", json!({ "steeringMode": "both" })).await;
+    assert_eq!(code, -32602);
+    assert_eq!(peer.ask("getState", json!({})).await["state"]["config"], change, "unchanged");
+}
+
+#[tokio::test]
+async fn a_new_session_begins_with_the_settings_it_was_made_with() {
+    let daemon = InMemory::with(says(0), None, "[session]\nmax_turns = 5\nwhen_idle = 'hold'");
+    let mut peer = daemon.connect();
+    std::fs::write(daemon.directory().join("AGENTS.md"), "Use tabs.").unwrap();
+    let made = json!({ "sessionId": "s", "maxTurns": 7, "tools": [], "systemPrompt": "Be brief." });
+    peer.ask("createSession", made).await;
+    let state = peer.ask("getState", json!({ "sessionId": "s" })).await;
+    assert_eq!(state["seq"], 0);
+    let config = &state["state"]["config"];
+    let prompt = config["systemPrompt"].as_str().unwrap();
+    assert!(prompt.starts_with("Be brief.") && prompt.contains("Use tabs."), "{prompt}");
+    assert_eq!((&config["maxTurns"], &config["tools"]), (&json!(7), &json!([])));
+    assert_eq!(config["whenIdle"], "hold", "of the file");
+    assert_eq!(peer.ask("getState", json!({})).await["state"]["config"]["maxTurns"], 5);
+}
+
+#[tokio::test]
+async fn models_are_listed_with_what_is_wrong_with_them() {
+    let file = "
+        [providers.far]
+        api = 'openai-completions'
+        base_url = 'http://127.0.0.1:9/v1'
+        api_key_env = 'NO_SUCH_KEY'
+        models = [{ id = 'm', context_window = 1000, images = true }]
+        [providers.near]
+        api = 'openai-completions'
+        base_url = 'http://127.0.0.1:9/v1'
+        api_key_env = 'KEY_OF_TESTS'
+        models = [{ id = 'm' }]
+    ";
+    let daemon = InMemory::with(says(0), None, file);
+    let mut peer = daemon.connect();
+    let list = peer.ask("listModels", json!({})).await;
+    let far = &list["models"][0];
+    assert_eq!((&far["id"], &far["available"]), (&json!("far/m"), &json!(false)));
+    assert!(far["reason"].as_str().unwrap().contains("NO_SUCH_KEY"));
+    assert_eq!((&far["contextWindow"], &far["images"]), (&json!(1000), &json!(true)));
+    assert_eq!(list["models"][1]["available"], true);
+    assert_eq!(list["models"][2]["id"], "offline/demo");
+    let (code, data) = peer.refused("setConfig", json!({ "model": "far/m" })).await;
+    assert_eq!((code, &data["reason"]), (1012, &far["reason"]));
+    peer.ask("setConfig", json!({ "model": "near/m" })).await;
+    let list = peer.ask("listModels", json!({})).await;
+    assert_eq!(list["current"], "near/m");
+    assert!(!list.to_string().contains("secret"), "{list}");
+}
+
+async fn run(peer: &mut Peer, session: &str, input: &str) -> Value {
+    peer.ask("prompt", json!({ "input": input, "sessionId": session })).await;
+    peer.ask("waitForIdle", json!({ "sessionId": session })).await
+}
+
+#[tokio::test]
+async fn a_transcript_is_read_in_pages_and_in_part() {
+    let daemon = InMemory::new(says(60));
+    let mut peer = daemon.connect();
+    for _ in 0..60 {
+        run(&mut peer, "main", "x").await;
+    }
+    let mut seen = 0;
+    loop {
+        let page = peer.ask("getMessages", json!({ "from": seen })).await;
+        assert_eq!(page["total"], 120);
+        match page["messages"].as_array().unwrap().len() {
+            0 => break,
+            length => seen += length,
+        }
+    }
+    assert_eq!(seen, 120);
+    let page = peer.ask("getMessages", json!({ "from": 118, "limit": 1 })).await;
+    assert_eq!(page["messages"][0]["role"], "user");
+    for (params, length, from) in [
+        (json!({}), 120, json!(null)),
+        (json!({ "messages": "tail" }), 50, json!(70)),
+        (json!({ "messages": "tail", "limit": 3 }), 3, json!(117)),
+        (json!({ "limit": 200 }), 120, json!(null)),
+        (json!({ "messages": "none" }), 0, json!(120)),
+    ] {
+        let state = peer.ask("getState", params.clone()).await["state"].take();
+        assert_eq!(state["messages"].as_array().unwrap().len(), length, "{params}");
+        assert_eq!(state["messagesFrom"], from, "{params}");
+    }
+    peer.ask("reset", json!({})).await;
+    assert_eq!(peer.ask("getMessages", json!({})).await["total"], 0);
+}
+
+#[tokio::test]
+async fn closing_a_session_settles_it_first_and_its_id_begins_anew() {
+    let gate = Gate::new();
+    let model = ScriptedModel::new().answers([Step::Gate(gate.clone())]).says("yes");
+    let daemon = InMemory::new(model);
+    let mut peer = daemon.connect();
+    let introduced = peer
+        .ask("initialize", json!({ "protocolVersion": 1, "clientInfo": { "name": "t" } }))
+        .await;
+    assert_eq!(peer.ask("closeSession", json!({})).await, json!({ "closed": false }));
+    let session = json!({ "sessionId": "s" });
+    peer.ask("createSession", session.clone()).await;
+    peer.ask("subscribe", session.clone()).await;
+    let opened = peer.frame_of("subscribed").await;
+    assert_eq!(opened["instanceId"], introduced["instanceId"]);
+    peer.ask("prompt", json!({ "input": "x", "sessionId": "s" })).await;
+    gate.reached().await;
+    assert_eq!(peer.ask("closeSession", session.clone()).await, json!({ "closed": true }));
+    let closed = peer.frame_of("session_closed").await;
+    assert_eq!(closed["sessionId"], "s");
+    for method in ["getState", "waitForIdle", "closeSession", "continue"] {
+        assert_eq!(peer.refused(method, session.clone()).await.0, 1005, "{method}");
+    }
+    assert_eq!(peer.ask("createSession", session.clone()).await["created"], true);
+    let state = peer.ask("getState", session).await;
+    assert_ne!(state["instanceId"], introduced["instanceId"]);
+    assert_eq!((&state["seq"], &state["state"]["messages"]), (&json!(0), &json!([])));
+}
+
+#[tokio::test]
+async fn sessions_do_not_share_a_transcript() {
+    let daemon = InMemory::new(says(2));
+    let mut peer = daemon.connect();
+    peer.ask("createSession", json!({ "sessionId": "s" })).await;
+    run(&mut peer, "main", "for main").await;
+    run(&mut peer, "s", "for s").await;
+    let messages = peer.ask("getMessages", json!({ "sessionId": "s" })).await;
+    assert_eq!(
+        (&messages["total"], &messages["messages"][0]["content"][0]["text"]),
+        (&json!(2), &json!("for s"))
+    );
+}
+
+#[tokio::test]
+async fn the_versions_must_agree_and_an_introduction_comes_once() {
+    let daemon = InMemory::new(says(0));
+    let mut peer = daemon.connect();
+    let other = json!({ "protocolVersion": 2, "clientInfo": { "name": "t" } });
+    assert_eq!(
+        peer.refused("initialize", other).await,
+        (
+            1009,
+            json!({ "kind": "unsupportedProtocolVersion", "retryable": false, "supported": [1] })
+        )
+    );
+    let ours = json!({ "protocolVersion": 1, "clientInfo": { "name": "t" }, "rootUri": null });
+    let result = peer.ask("initialize", ours.clone()).await;
+    assert_eq!(result["serverInfo"]["pid"], std::process::id());
+    assert_eq!(result["capabilities"]["maxMessageBytes"], 32 << 20);
+    assert_eq!(result["capabilities"]["replay"], json!({ "events": 4096, "bytes": 8 << 20 }));
+    assert_eq!(peer.refused("initialize", ours).await.0, -32600);
+    assert_eq!(peer.refused("initialize", json!({ "protocolVersion": 1 })).await.0, -32602);
+}
+
+#[tokio::test]
+async fn shutdown_lets_runs_settle_and_takes_no_more_work() {
+    let gate = Gate::new();
+    let daemon = InMemory::new(ScriptedModel::new().answers([Step::Gate(gate.clone())]));
+    let mut peer = daemon.connect();
+    let mut other = daemon.connect_by(Transport::Unix);
+    assert_eq!(other.refused("shutdown", json!({})).await.1["field"], "scope");
+    assert_eq!(other.ask("health", json!({})).await["connections"], 2);
+    peer.ask("prompt", json!({ "input": "x" })).await;
+    gate.reached().await;
+    let waiting = other.send("waitForIdle", json!({})).await;
+    assert_eq!(peer.ask("shutdown", json!({})).await, json!(null));
+    assert_eq!(other.answer(waiting).await.unwrap()["lastRun"]["reason"], "aborted");
+    for (method, params) in [
+        ("prompt", json!({ "input": "x" })),
+        ("steer", json!({ "input": "x", "whenIdle": "hold" })),
+        ("continue", json!({})),
+        ("createSession", json!({ "sessionId": "s" })),
+    ] {
+        let refused = other.refused(method, params).await;
+        assert_eq!(
+            refused,
+            (1011, json!({ "kind": "shuttingDown", "retryable": true })),
+            "{method}"
+        );
+    }
+    assert_eq!(other.ask("health", json!({})).await["status"], "shuttingDown");
+    assert_eq!(peer.ask("shutdown", json!({})).await, json!(null), "again");
+}
+
+#[tokio::test]
+async fn the_schema_names_every_method() {
+    let daemon = InMemory::new(says(0));
+    let schema = daemon.connect().ask("getSchema", json!({})).await;
+    let methods = schema["methods"].as_object().unwrap();
+    assert_eq!(methods.len(), 22);
+    assert!(methods["steer"]["params"].is_object() && methods["steer"]["result"].is_object());
+}
