@@ -187,3 +187,44 @@ impl Piece {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::fanout::{LogLimits, tests::Feed};
+
+    #[test]
+    fn a_state_with_fewer_messages_says_where_they_begin() {
+        let feed = Feed::new(LogLimits::default());
+        for id in 0..60 {
+            let end = json!({
+                "type": "message_end", "source": "steering",
+                "message": { "role": "user", "id": id.to_string(), "content": [], "timestamp": 0 },
+            });
+            if id == 0 {
+                feed.begin();
+            }
+            feed.publish(serde_json::from_value(end).unwrap());
+        }
+        let frame = |messages: &str| {
+            let params = serde_json::from_value(json!({ "snapshot": true, "messages": messages }));
+            let mut subscription =
+                Subscription::new("s1".into(), feed.log.clone(), &params.unwrap(), Arc::default())
+                    .unwrap();
+            let mut frames = Vec::new();
+            subscription.next(1, false).unwrap().write(|frame| frames.push(frame.to_owned()));
+            let state =
+                serde_json::from_str::<serde_json::Value>(&frames[0]).unwrap()["state"].take();
+            let ids: Vec<_> = state["messages"].as_array().unwrap().iter().collect();
+            let first = ids.first().map(|message| message["id"].clone());
+            (ids.len(), first, state.get("messagesFrom").cloned())
+        };
+        assert_eq!(frame("all"), (60, Some(json!("0")), None));
+        assert_eq!(frame("tail"), (50, Some(json!("10")), Some(json!(10))));
+        assert_eq!(frame("none"), (0, None, Some(json!(60))));
+    }
+}

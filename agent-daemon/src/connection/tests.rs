@@ -6,6 +6,7 @@ use std::sync::Mutex;
 
 use agent_core::reduce;
 use jsonrpsee::{RpcModule, types::ErrorObjectOwned};
+use proptest::prelude::*;
 use serde_json::{Value, json};
 use tokio::{
     io::{AsyncBufReadExt, BufReader, DuplexStream, ReadHalf, WriteHalf, duplex, split},
@@ -16,7 +17,6 @@ use tokio::{
 use super::*;
 use crate::{
     codec::{Decoder, Framing},
-    error::RpcError,
     fanout::{LogLimits, tests::Feed},
     params::parse,
     protocol::{Control, Frame, SubscribeParams},
@@ -598,6 +598,38 @@ async fn a_reader_that_falls_too_far_behind_is_told_and_begins_again() {
 }
 
 #[tokio::test]
+async fn above_a_mark_neighbouring_deltas_are_merged() {
+    let mut limits = Setup::default().limits;
+    limits.outbox.merge_bytes = 10_000;
+    let mut peer = Peer::new(Setup { pipe_bytes: 256, limits, ..Setup::default() });
+    peer.context.feed.begin();
+    peer.call(1, "subscribe", json!({ "snapshot": true })).await;
+    assert_eq!(story(&peer.json().await), "1 \"s1\"");
+    for _ in 0..4000 {
+        peer.context.feed.say("abc");
+    }
+    let (mut state, mut seq, mut frames) = (None, 2, 0);
+    while seq < 4002 {
+        let frame = peer.json().await["params"]["result"].take();
+        match Frame::from_json(&frame.to_string()).unwrap() {
+            Frame::Event(frame) => {
+                assert_eq!(frame.prev_seq.unwrap_or(frame.event.seq - 1), seq);
+                seq = frame.event.seq;
+                state = state.map(|state| reduce(state, &frame.event));
+            }
+            Frame::Control(frame) => match frame.control {
+                Control::Subscribed { state: now, .. } => state = now,
+                other => panic!("{other:?}"),
+            },
+        }
+        frames += 1;
+    }
+    assert!(frames < 400, "{frames} frames");
+    let now = peer.context.feed.now.lock().unwrap().state.clone();
+    assert!(state == Some(now), "the client holds another state");
+}
+
+#[tokio::test]
 async fn the_last_word_of_a_session_reaches_every_subscription() {
     let mut peer = Peer::new(Setup::default());
     peer.call(1, "subscribe", json!({ "include": ["run_end"] })).await;
@@ -646,9 +678,74 @@ async fn thirty_two_subscriptions_are_enough() {
     assert_eq!(refused, ["32 -32006"]);
 }
 
-#[test]
-fn the_errors_of_a_connection_are_the_protocol_s() {
-    let error = RpcError::TooManyWaiting { limit: 32 };
-    let object = ErrorObjectOwned::from(error);
-    assert!(object.data().unwrap().get().contains(r#""limit":32"#));
+/// What a client might send, and what it should not.
+fn input() -> impl Strategy<Value = Vec<u8>> {
+    let calls = [
+        r#"{"id":1,"method":"echo","params":[1]}"#,
+        r#"{"id":2,"method":"waitForIdle","params":{"x":"now"}}"#,
+        r#"{"id":3,"method":"waitForIdle"}"#,
+        r#"{"id":4,"method":"subscribe","params":{"snapshot":true,"include":["run_end"]}}"#,
+        r#"{"id":5,"method":"subscribe","params":{"fromSeq":0}}"#,
+        r#"{"id":6,"method":"unsubscribe","params":["s1"]}"#,
+        r#"{"id":7,"method":"panic"}"#,
+        r#"{"method":"$/cancelRequest","params":{"id":3}}"#,
+        r#"{"id":8,"method":"initialize","params":{}}"#,
+        r#"[{"id":9}]"#,
+        "{\"id\":\"\u{2028}\",\"method\":\"echo\",\"params\":{\"a\":\n1}}",
+        "Content-Length: 24\r\n\r\n{\"id\":1,\"method\":\"echo\"}",
+    ];
+    let call =
+        proptest::sample::select(calls.map(|call| format!("{call}\n").into_bytes()).to_vec());
+    let noise = proptest::collection::vec(any::<u8>(), 0..20);
+    let changed = (call.clone(), any::<proptest::sample::Index>(), any::<u8>()).prop_map(
+        |(mut call, at, byte)| {
+            let at = at.index(call.len());
+            call[at] = byte;
+            call
+        },
+    );
+    let piece = prop_oneof![8 => call, 1 => noise, 3 => changed];
+    proptest::collection::vec(piece, 0..40).prop_map(|pieces| pieces.concat())
+}
+
+proptest! {
+    /// Whatever is sent, the connection ends when the input does, every line that it wrote is one
+    /// JSON text, and nothing of it is left behind.
+    #[test]
+    fn no_input_hangs_a_connection_or_breaks_its_output(bytes in input(), chunk in 1_usize..200) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let peer = Peer::new(Setup { pipe_bytes: 200, ..Setup::default() });
+            let Peer { mut writer, mut reader, server, context, serving } = peer;
+            for _ in 0..40 {
+                context.feed.say("x");
+            }
+            let sent = bytes.clone();
+            let writing = tokio::spawn(async move {
+                for piece in sent.chunks(chunk) {
+                    // A connection that cannot be read any more is closed.
+                    let _ = writer.write_all(piece).await;
+                }
+                let _ = writer.shutdown().await;
+            });
+            let opening = context.clone();
+            let gate = tokio::spawn(async move {
+                loop {
+                    opening.gate.notify_waiters();
+                    tokio::task::yield_now().await;
+                }
+            });
+            let mut output = Vec::new();
+            reader.read_to_end(&mut output).await.unwrap();
+            writing.await.unwrap();
+            serving.await.unwrap();
+            gate.abort();
+            let is_headers = output.starts_with(b"Content-Length");
+            for line in output.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
+                assert!(is_headers || serde_json::from_slice::<Value>(line).is_ok());
+            }
+            assert_eq!(server.connections(), 0);
+            assert_eq!(context.feed.log.readers(), 0);
+        });
+    }
 }

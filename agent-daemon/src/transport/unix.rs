@@ -359,6 +359,45 @@ mod tests {
         assert!(UnixSocket::bind(&directory.path().join("x.sock")).is_ok());
     }
 
+    const STRANGER: &str = "AGENT_DAEMON_TEST_STRANGER_SOCKET";
+
+    /// Runs in a process of another user, started by the test below.
+    #[test]
+    fn stranger() {
+        let Some(path) = std::env::var_os(STRANGER) else { return };
+        let mut stream = StdUnixStream::connect(path).unwrap();
+        // Turned away: the end, or an error, but nothing to read.
+        assert!(matches!(stream.read(&mut [0; 1]), Ok(0) | Err(_)));
+    }
+
+    #[tokio::test]
+    async fn another_user_is_turned_away_even_where_the_file_lets_him_in() {
+        use std::os::unix::process::CommandExt;
+
+        if !rustix::process::geteuid().is_root() {
+            eprintln!("skipped: only root can start a process of another user");
+            return;
+        }
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("daemon.sock");
+        let socket = UnixSocket::bind(&path).unwrap();
+        fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o666)).unwrap();
+        // A copy that the other user may start, whatever the way to ours looks like.
+        let program = directory.path().join("stranger");
+        fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
+        let mut stranger = tokio::process::Command::from({
+            let mut command = std::process::Command::new(program);
+            command.args(["--exact", "transport::unix::tests::stranger"]);
+            command.env(STRANGER, &path).current_dir("/").uid(65534).gid(65534);
+            command
+        });
+        tokio::select! {
+            _ = socket.accept() => panic!("he was let in"),
+            status = stranger.status() => assert!(status.unwrap().success()),
+        }
+    }
+
     #[tokio::test]
     async fn a_peer_that_only_stops_sending_has_not_hung_up() {
         let (ours, theirs) = UnixStream::pair().unwrap();
