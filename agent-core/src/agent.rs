@@ -4,171 +4,21 @@
 //! with `seq` where among the events it took effect.
 //! Never: waits inside a step. Runs live in tasks of their own (5.8).
 
-use std::{
-    future::Future,
-    pin::Pin,
-    sync::Arc,
-    task::{Context, Poll},
-    time::{Duration, SystemTime, UNIX_EPOCH},
-};
+use std::{future::Future, sync::Arc};
 
-use serde::{Deserialize, Serialize};
 use tokio::{runtime::Handle, sync::oneshot};
 
 use crate::{
-    AgentState, Block, Busy, CancelSignal, Config, ContinueError, EndReason, Event, EventKind,
-    Hooks, Input, LastRun, Message, MessageId, Model, QueueKind, QueueMode, Queued, RetryPolicy,
-    RunId, RunSlot, Snapshot, SubmitError, ThinkingLevel, Tool, ToolExecution, Transcript,
-    Undelivered, Usage, UserMessage, WaitError, WhenIdle, WrongRun,
+    Accepted, AgentOptions, Block, Busy, CancelSignal, Config, ContinueError, Disposition, Event,
+    EventKind, Input, Intent, LastRun, Message, OnBusy, QueueKind, Queued, RunHandle, RunId,
+    Snapshot, SubmitError, Undelivered, WaitError, WrongRun,
     agent_loop::{self, RunTask},
     contain::is_code_of,
-    publish::{Feed, ListenerError, Publisher, Subscription},
-    settings::{PreparedChange, Settings, SettingsChange},
+    guarded::{Core, user_message},
+    intake::Place,
+    publish::{ListenerError, Publisher, Subscription},
+    settings::SettingsChange,
 };
-
-/// What an agent is made of.
-#[derive(Clone)]
-pub struct AgentOptions {
-    /// The model that answers.
-    pub model: Arc<dyn Model>,
-    /// Instructions that precede the transcript; empty for none.
-    pub system_prompt: Arc<str>,
-    /// The tools that the model may call. Of two with one name the first counts.
-    pub tools: Vec<Arc<dyn Tool>>,
-    /// Where the program looks into runs.
-    pub hooks: Option<Arc<dyn Hooks>>,
-    /// How much the model thinks.
-    pub thinking_level: ThinkingLevel,
-    /// How many steering messages are taken at a boundary.
-    pub steering_mode: QueueMode,
-    /// How many follow-ups are taken when the run would stop.
-    pub follow_up_mode: QueueMode,
-    /// What becomes of `steer` and `follow_up` at idle.
-    pub when_idle: WhenIdle,
-    /// The most turns that a run may have; 0 for no limit.
-    pub max_turns: u32,
-    /// Whether calls of one batch may overlap.
-    pub tool_execution: ToolExecution,
-    /// A transcript to go on from.
-    pub messages: Transcript,
-    /// How long things may take.
-    pub limits: Limits,
-    /// How often failed requests are sent again.
-    pub retry: RetryPolicy,
-}
-
-impl AgentOptions {
-    /// The defaults, with a model.
-    pub fn new(model: impl Model) -> Self {
-        AgentOptions {
-            model: Arc::new(model),
-            system_prompt: "".into(),
-            tools: Vec::new(),
-            hooks: None,
-            thinking_level: ThinkingLevel::default(),
-            steering_mode: QueueMode::default(),
-            follow_up_mode: QueueMode::default(),
-            when_idle: WhenIdle::default(),
-            max_turns: 0,
-            tool_execution: ToolExecution::default(),
-            messages: Transcript::default(),
-            limits: Limits::default(),
-            retry: RetryPolicy::default(),
-        }
-    }
-}
-
-/// How long things may take.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
-    /// How long tools may still take when the run was aborted; 5 s unless set.
-    pub abort_grace: Duration,
-    /// How long a model may be silent; 5 minutes unless set.
-    pub idle_timeout: Duration,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Limits { abort_grace: Duration::from_secs(5), idle_timeout: Duration::from_secs(300) }
-    }
-}
-
-/// What a user means by some input.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Intent {
-    /// Start a run.
-    Prompt {
-        /// What to do while a run is active.
-        on_busy: OnBusy,
-    },
-    /// Put it into a queue of the current run.
-    Queue {
-        /// Which queue.
-        queue: QueueKind,
-        /// The run that is meant; any if none is named.
-        expected_run_id: Option<RunId>,
-        /// What to do when no run takes input; as configured if not given.
-        when_idle: Option<NoRun>,
-    },
-}
-
-/// What a prompt does while a run is active.
-#[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema,
-)]
-#[serde(rename_all = "camelCase")]
-pub enum OnBusy {
-    /// It fails.
-    #[default]
-    Reject,
-    /// It becomes steering.
-    Steer,
-    /// It becomes a follow-up.
-    FollowUp,
-}
-
-/// What queued input does when no run takes input.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub enum NoRun {
-    /// It fails.
-    Reject,
-    /// It waits for the next run.
-    Hold,
-    /// It starts a run.
-    Prompt,
-}
-
-/// Input that was accepted: it will join the transcript or come back in `run_end.undelivered`.
-#[derive(Debug)]
-pub struct Accepted {
-    /// What became of it.
-    pub disposition: Disposition,
-    /// The run that has it; none while it is held.
-    pub run_id: Option<RunId>,
-    /// The id that the message has and keeps.
-    pub message_id: MessageId,
-    /// Its place in the queue, counted from 0.
-    pub position: Option<usize>,
-    /// The newest event after the call took effect.
-    pub seq: u64,
-    /// The run that it started.
-    pub handle: Option<RunHandle>,
-}
-
-/// What became of accepted input.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub enum Disposition {
-    /// It started a run.
-    Started,
-    /// It waits in the steering queue of a run.
-    Steered,
-    /// It waits in the follow-up queue of a run.
-    Queued,
-    /// It waits for the next run.
-    Held,
-}
 
 /// What `abort` found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -190,25 +40,6 @@ pub struct Idle {
     pub last_run: Option<Arc<LastRun>>,
 }
 
-/// What a run came to.
-#[derive(Clone, Debug)]
-pub struct RunResult {
-    /// The run.
-    pub run_id: RunId,
-    /// Why it ended.
-    pub reason: EndReason,
-    /// With [`EndReason::Error`], what went wrong.
-    pub error_message: Option<String>,
-    /// What the run added to the transcript, the prompt included.
-    pub new_messages: Vec<Arc<Message>>,
-    /// The whole transcript.
-    pub messages: Transcript,
-    /// What was accepted and not delivered.
-    pub undelivered: Undelivered,
-    /// What the run cost.
-    pub usage: Usage,
-}
-
 /// A stateful agent. Cheap to clone; all clones are the same agent.
 ///
 /// Every method but the two waits is synchronous and takes effect before it returns. Dropping the
@@ -218,124 +49,13 @@ pub struct Agent {
     publisher: Arc<Publisher>,
 }
 
-/// What the agent's lock guards.
-pub(crate) struct Core {
-    pub(crate) slot: RunSlot,
-    pub(crate) feed: Feed,
-    pub(crate) settings: Settings,
-    /// How each run ended; run 1 first.
-    ends: Vec<Arc<LastRun>>,
-    messages: u64,
-}
-
-impl Core {
-    pub(crate) fn next_message_id(&mut self) -> MessageId {
-        self.messages += 1;
-        format!("m{}", self.messages).into()
-    }
-
-    /// Publishes something of a run that is active.
-    pub(crate) fn publish(&mut self, run_id: RunId, signal: CancelSignal, kind: EventKind) -> u64 {
-        self.feed.publish(Some(run_id), signal, kind)
-    }
-
-    /// Publishes something that happened beside any run.
-    fn publish_outside(&mut self, kind: EventKind) -> u64 {
-        self.feed.publish(None, CancelSignal::never(), kind)
-    }
-
-    /// Publishes something of the run that takes input, or beside any run if none does.
-    fn publish_of_open_run(&mut self, kind: EventKind) -> u64 {
-        match self.slot.active().filter(|run| self.slot.accepting() == Some(run.id)) {
-            Some(run) => {
-                let (id, signal) = (run.id, run.cancel.signal());
-                self.publish(id, signal, kind)
-            }
-            None => self.publish_outside(kind),
-        }
-    }
-
-    /// Reports what went wrong beside a run, as the run's news while it is active: the news of a
-    /// run that is over would be ignored.
-    pub(crate) fn diagnose(&mut self, run_id: Option<RunId>, message: String) {
-        let kind = EventKind::Diagnostic { message };
-        match self.slot.active().filter(|run| Some(run.id) == run_id) {
-            Some(run) => {
-                let (id, signal) = (run.id, run.cancel.signal());
-                self.publish(id, signal, kind)
-            }
-            None => self.publish_outside(kind),
-        };
-    }
-
-    /// Publishes that messages left a queue.
-    pub(crate) fn publish_removed(
-        &mut self,
-        run: Option<(RunId, CancelSignal)>,
-        queue: QueueKind,
-        removed: Vec<MessageId>,
-    ) -> u64 {
-        let kind = EventKind::QueueUpdate { queue, added: None, removed };
-        match run {
-            Some((id, signal)) => self.publish(id, signal, kind),
-            None => self.publish_of_open_run(kind),
-        }
-    }
-
-    /// Changes settings; publishes what differs.
-    pub(crate) fn configure(&mut self, change: PreparedChange) {
-        self.settings.apply(change);
-        self.slot.steering_mode = self.settings.steering_mode;
-        self.slot.follow_up_mode = self.settings.follow_up_mode;
-        let difference = self.feed.state().config.difference(&self.settings.to_config());
-        if !difference.is_empty() {
-            self.publish_outside(EventKind::ConfigChanged { change: difference });
-        }
-    }
-
-    /// Releases the slot and publishes the run's one `run_end`, in one step: no other run can
-    /// begin in between. (5.3, 5.4)
-    pub(crate) fn end_run(
-        &mut self,
-        id: RunId,
-        signal: CancelSignal,
-        proposed: EndReason,
-        error_message: Option<String>,
-        usage: Usage,
-    ) -> (LastRun, Undelivered, u64) {
-        let reason = self.slot.close(id, proposed);
-        let error_message = error_message.filter(|_| reason == EndReason::Error);
-        let undelivered = self.slot.finish(id);
-        let end = LastRun { run_id: id, reason, error_message: error_message.clone() };
-        self.ends.push(Arc::new(end.clone()));
-        let kind =
-            EventKind::RunEnd { reason, error_message, undelivered: undelivered.clone(), usage };
-        let seq = self.publish(id, signal, kind);
-        (end, undelivered, seq)
-    }
-
-    fn is_idle(&self) -> bool {
-        self.slot.active().is_none() && self.feed.is_quiet()
-    }
-
-    fn end_of(&self, id: RunId) -> Option<Arc<LastRun>> {
-        self.ends.get(usize::try_from(id.0).ok()?.checked_sub(1)?).cloned()
-    }
-}
-
 impl Agent {
     /// An agent at idle.
     ///
     /// # Panics
     /// Outside a tokio runtime: the agent's runs live on the runtime that it was made on.
     pub fn new(options: AgentOptions) -> Self {
-        let messages = options.messages.clone();
-        let settings = Settings::new(options);
-        let mut slot = RunSlot::default();
-        slot.steering_mode = settings.steering_mode;
-        slot.follow_up_mode = settings.follow_up_mode;
-        let feed = Feed::new(AgentState::new(settings.to_config(), messages));
-        let core = Core { slot, feed, settings, ends: Vec::new(), messages: 0 };
+        let core = Core::new(options);
         Agent { publisher: Publisher::new(core, Handle::current()) }
     }
 
@@ -526,10 +246,11 @@ impl Agent {
     /// Changes settings, all of them or none; they take effect at the next turn.
     pub fn configure(&self, change: SettingsChange) -> (Arc<Config>, u64) {
         let change = change.prepare();
-        self.publisher.step(|core| {
-            core.configure(change);
-            (core.feed.state().config.clone(), core.feed.seq())
-        })
+        let (_old, config, seq) = self.publisher.step(|core| {
+            let old = core.configure(change);
+            (old, core.feed.state().config.clone(), core.feed.seq())
+        });
+        (config, seq)
     }
 
     /// Empties the transcript.
@@ -549,7 +270,7 @@ impl Agent {
         let handle = self.start(core, vec![message]);
         Accepted {
             disposition: Disposition::Started,
-            run_id: Some(handle.run_id),
+            run_id: Some(handle.run_id()),
             message_id: id,
             position: None,
             seq: core.feed.seq(),
@@ -570,151 +291,6 @@ impl Agent {
         let start = (core.settings.clone(), seq);
         let task = RunTask::new(self.publisher.clone(), run_id, cancel, context, messages, start);
         self.publisher.runtime.spawn(agent_loop::run(task, done));
-        RunHandle { run_id, seq, publisher: self.publisher.clone(), result }
-    }
-}
-
-/// Where input goes.
-enum Place {
-    NewRun,
-    Queue(QueueKind),
-}
-
-impl Core {
-    fn place(&self, intent: Intent) -> Result<Place, SubmitError> {
-        match intent {
-            Intent::Prompt { on_busy } => {
-                let Some(active) = self.slot.active() else { return Ok(Place::NewRun) };
-                let open = self.slot.accepting().is_some();
-                match on_busy {
-                    OnBusy::Steer if open => Ok(Place::Queue(QueueKind::Steering)),
-                    OnBusy::FollowUp if open => Ok(Place::Queue(QueueKind::FollowUp)),
-                    _ => Err(Busy { run_id: active.id }.into()),
-                }
-            }
-            Intent::Queue { queue, expected_run_id, when_idle } => {
-                self.expect(expected_run_id)?;
-                if self.slot.accepting().is_some() {
-                    return Ok(Place::Queue(queue));
-                }
-                match when_idle.unwrap_or(self.settings.when_idle.into()) {
-                    NoRun::Reject => Err(SubmitError::NotRunning),
-                    NoRun::Hold => Ok(Place::Queue(queue)),
-                    NoRun::Prompt => match self.slot.active() {
-                        Some(active) => Err(Busy { run_id: active.id }.into()),
-                        None => Ok(Place::NewRun),
-                    },
-                }
-            }
-        }
-    }
-
-    fn expect(&self, expected: Option<RunId>) -> Result<(), WrongRun> {
-        let actual = self.slot.active().map(|run| run.id);
-        match expected {
-            Some(expected) if actual != Some(expected) => Err(WrongRun { expected, actual }),
-            _ => Ok(()),
-        }
-    }
-
-    fn push(&mut self, kind: QueueKind, input: Input) -> Result<Accepted, SubmitError> {
-        let message_id = self.next_message_id();
-        let Input { content, origin } = input;
-        let queued = Arc::new(Queued { message_id: message_id.clone(), content, origin });
-        let position = self.slot.push(kind, queued.clone())?;
-        let run_id = self.slot.accepting();
-        let update = EventKind::QueueUpdate { queue: kind, added: Some(queued), removed: vec![] };
-        let seq = self.publish_of_open_run(update);
-        let disposition = match (run_id, kind) {
-            (None, _) => Disposition::Held,
-            (Some(_), QueueKind::Steering) => Disposition::Steered,
-            (Some(_), QueueKind::FollowUp) => Disposition::Queued,
-        };
-        let position = Some(position);
-        Ok(Accepted { disposition, run_id, message_id, position, seq, handle: None })
-    }
-
-    /// The messages that a run which continues after an answer begins with.
-    fn take_prompt(&mut self) -> Result<Vec<Arc<Message>>, ContinueError> {
-        let taken = self.slot.take_held();
-        if taken.messages.is_empty() {
-            return Err(ContinueError::NothingToContinue);
-        }
-        let removed = taken.messages.iter().map(|queued| queued.message_id.clone()).collect();
-        self.publish_removed(None, taken.queue, removed);
-        Ok(taken.messages.iter().map(|queued| to_message(queued)).collect())
-    }
-
-    fn clear(&mut self, kind: QueueKind) -> Vec<Arc<Queued>> {
-        let cleared = self.slot.clear(kind);
-        if !cleared.is_empty() {
-            let removed = cleared.iter().map(|queued| queued.message_id.clone()).collect();
-            self.publish_removed(None, kind, removed);
-        }
-        cleared
-    }
-}
-
-impl From<WhenIdle> for NoRun {
-    fn from(when_idle: WhenIdle) -> Self {
-        match when_idle {
-            WhenIdle::Reject => NoRun::Reject,
-            WhenIdle::Hold => NoRun::Hold,
-        }
-    }
-}
-
-/// A queued message, as it joins the transcript now.
-pub(crate) fn to_message(queued: &Queued) -> Arc<Message> {
-    user_message(queued.message_id.clone(), queued.content.clone(), queued.origin.clone())
-}
-
-fn user_message(id: MessageId, content: Vec<Block>, origin: Option<crate::Origin>) -> Arc<Message> {
-    Arc::new(Message::User(UserMessage { id, content, timestamp: now(), origin }))
-}
-
-/// Milliseconds since 1970.
-pub(crate) fn now() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
-}
-
-/// A run that was started. Awaiting it gives the result; dropping it changes nothing (5.8).
-pub struct RunHandle {
-    run_id: RunId,
-    seq: u64,
-    publisher: Arc<Publisher>,
-    result: oneshot::Receiver<RunResult>,
-}
-
-impl RunHandle {
-    /// The run.
-    pub fn run_id(&self) -> RunId {
-        self.run_id
-    }
-
-    /// The number of its `run_start`.
-    pub fn seq(&self) -> u64 {
-        self.seq
-    }
-}
-
-impl std::fmt::Debug for RunHandle {
-    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(out, "RunHandle({})", self.run_id)
-    }
-}
-
-impl Future for RunHandle {
-    type Output = Result<RunResult, WaitError>;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        match Pin::new(&mut self.result).poll(context) {
-            Poll::Ready(result) => Poll::Ready(result.map_err(|_| WaitError::RuntimeGone)),
-            // 5.5: it would wait for the very listener that is polling it.
-            Poll::Pending if is_code_of(self.publisher.id()) => {
-                Poll::Ready(Err(WaitError::WaitsForItself))
-            }
-            Poll::Pending => Poll::Pending,
-        }
+        RunHandle::new(run_id, seq, self.publisher.clone(), result)
     }
 }

@@ -9,9 +9,10 @@ use tokio::sync::oneshot;
 
 use crate::{
     AssistantMessage, Boundary, CancelSource, EndReason, EventKind, FinishedTurn, Message,
-    QueueKind, RunId, RunResult, Source, StopReason, Taken, ToolResultMessage, Transcript, Usage,
-    agent::{Core, now, to_message},
+    QueueKind, RunId, RunResult, Source, StopReason, Taken, ToolOutput, ToolResultMessage,
+    Transcript, Usage,
     contain::catch_panic,
+    guarded::{Core, now, to_message},
     hook_call::{HookCall, Interrupted},
     publish::Publisher,
     settings::Settings,
@@ -158,7 +159,7 @@ impl RunTask {
         self.publisher.lock().slot.may_go_on(self.id, boundary)?;
         let next = hooks.prepare_next_turn(finished).await?;
         if let Some(next) = next {
-            self.publisher.step(|core| core.configure(next));
+            drop(self.publisher.step(|core| core.configure(next)));
         }
         self.begin_turn(|core, id| core.slot.take_or_close(id, boundary)).await?;
         Ok(())
@@ -171,15 +172,16 @@ impl RunTask {
         take: impl FnOnce(&mut Core, RunId) -> Result<Taken, EndReason>,
     ) -> Result<(), EndReason> {
         let publisher = self.publisher.clone();
-        {
+        let _old_settings = {
             let mut core = publisher.lock();
             let taken = take(&mut core, self.id)?;
             self.turn += 1;
-            self.settings = core.settings.clone();
+            let old = std::mem::replace(&mut self.settings, core.settings.clone());
             self.publish_in(&mut core, EventKind::TurnStart { turn: self.turn });
             self.unfinished.turn = true;
             self.join_taken(&mut core, taken);
-        }
+            old
+        };
         self.delivered().await;
         Ok(())
     }
@@ -375,6 +377,11 @@ impl RunTask {
         self.publisher.delivered(self.published).await;
     }
 
+    /// The calls that have begun and not ended. No other run is active, so they are this one's.
+    fn pending(&self) -> Vec<Arc<str>> {
+        self.publisher.lock().feed.state().pending_tool_call_ids.to_vec()
+    }
+
     /// After a panic of the loop: closes what it had opened and pairs what it had not.
     async fn tidy_up(&mut self, error: String) -> Ending {
         tracing::error!(run = %self.id, error, "a run failed in the agent itself");
@@ -382,6 +389,10 @@ impl RunTask {
         if self.unfinished.message {
             let failure = ending.error_message.clone();
             self.join_assistant(Vec::new(), StopReason::Error, Usage::default(), failure).await;
+        }
+        for tool_call_id in self.pending() {
+            let result = ToolOutput::text("The run failed.");
+            self.publish(EventKind::ToolEnd { tool_call_id, result, is_error: true }).await;
         }
         let unpaired = tool_batch::unpaired(&self.context);
         self.join_results(unpaired).await;

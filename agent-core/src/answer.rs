@@ -3,6 +3,8 @@
 //! Owns: dense content indices, unique call ids, and how pieces become a message's blocks.
 //! Never: repairs arguments that are not JSON into something that runs.
 
+use std::collections::HashSet;
+
 use serde_json::Value;
 
 use crate::{Block, EventKind, ModelEvent, ToolCall};
@@ -14,6 +16,7 @@ const MAX_DEPTH: usize = 64;
 #[derive(Debug, Default)]
 pub(crate) struct Answer {
     blocks: Vec<Streamed>,
+    call_ids: HashSet<String>,
 }
 
 #[derive(Debug)]
@@ -105,18 +108,17 @@ impl Answer {
     }
 
     /// Some servers give each call of a message the same id, or none: results could not be paired.
-    fn unique_id(&self, id: &str) -> String {
-        let taken = |candidate: &str| {
-            self.blocks.iter().any(
-                |streamed| matches!(&streamed.block, Block::ToolCall(call) if call.id == candidate),
-            )
-        };
+    fn unique_id(&mut self, id: &str) -> String {
         let stem = if id.is_empty() { "call" } else { id };
-        if !id.is_empty() && !taken(id) {
-            return id.to_owned();
+        let mut unique = id.to_owned();
+        // The count of calls is almost always free; a flood of calls must not cost its square.
+        let mut number = self.call_ids.len().max(1);
+        while unique.is_empty() || self.call_ids.contains(&unique) {
+            unique = format!("{stem}_{number}");
+            number += 1;
         }
-        let numbered = (1..).map(|number| format!("{stem}_{number}"));
-        numbered.into_iter().find(|candidate| !taken(candidate)).expect("numbers do not end")
+        self.call_ids.insert(unique.clone());
+        unique
     }
 
     /// The message's content, calls included.

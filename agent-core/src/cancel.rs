@@ -17,8 +17,8 @@ use tokio_util::sync::CancellationToken;
 #[derive(Clone, Debug)]
 pub struct CancelSignal {
     token: CancellationToken,
-    /// When the grace period ends; set just before the token fires.
-    deadline: Arc<OnceLock<Instant>>,
+    /// When the grace period ends, if it ever does; set just before the token fires.
+    deadline: Arc<OnceLock<Option<Instant>>>,
 }
 
 impl CancelSignal {
@@ -40,8 +40,10 @@ impl CancelSignal {
     /// Completes when the run was aborted and its grace period is over.
     pub async fn grace_over(&self) {
         self.token.cancelled().await;
-        if let Some(deadline) = self.deadline.get() {
-            tokio::time::sleep_until(*deadline).await;
+        match self.deadline.get() {
+            Some(Some(deadline)) => tokio::time::sleep_until(*deadline).await,
+            // Longer than the clock can tell.
+            _ => std::future::pending().await,
         }
     }
 }
@@ -50,7 +52,7 @@ impl CancelSignal {
 #[derive(Clone, Debug, Default)]
 pub struct CancelSource {
     token: CancellationToken,
-    deadline: Arc<OnceLock<Instant>>,
+    deadline: Arc<OnceLock<Option<Instant>>>,
 }
 
 impl CancelSource {
@@ -66,7 +68,7 @@ impl CancelSource {
 
     /// Fires. The grace period counts from the first call; more calls change nothing.
     pub fn cancel(&self, grace: Duration) {
-        let _ = self.deadline.set(Instant::now() + grace);
+        let _ = self.deadline.set(Instant::now().checked_add(grace));
         self.token.cancel();
     }
 

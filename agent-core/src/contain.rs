@@ -3,10 +3,19 @@
 //! Owns: panics as values, tasks that end with their owner, and the knowledge of which agents'
 //! code the current task is running, so that waiting for oneself is an error and not a hang (5.5).
 
-use std::{any::Any, future::Future, panic::AssertUnwindSafe, sync::Arc};
+use std::{
+    any::Any,
+    future::{Future, poll_fn},
+    panic::AssertUnwindSafe,
+    pin::pin,
+    sync::Arc,
+};
 
 use futures_util::FutureExt;
-use tokio::{runtime::Handle, task::JoinHandle};
+use tokio::{
+    runtime::{Handle, RuntimeFlavor},
+    task::JoinHandle,
+};
 
 tokio::task_local! {
     static RUNNING_FOR: Arc<Nesting>;
@@ -43,9 +52,31 @@ pub(crate) fn is_code_of(agent: AgentId) -> bool {
         .unwrap_or(false)
 }
 
-/// Turns a panic of a future into its message.
+/// Turns a panic of a future, or of dropping what is left of it, into its message.
 pub(crate) async fn catch_panic<F: Future>(future: F) -> Result<F::Output, String> {
-    AssertUnwindSafe(future).catch_unwind().await.map_err(|panic| panic_message(&*panic))
+    let mut future = pin!(Some(future));
+    let running = future.as_mut().as_pin_mut().expect("it is taken out only below");
+    let result = AssertUnwindSafe(running).catch_unwind().await;
+    let dropped = std::panic::catch_unwind(AssertUnwindSafe(|| future.set(None)));
+    let result = result.and_then(|value| dropped.map(|()| value));
+    result.map_err(|panic| panic_message(&*panic))
+}
+
+/// Polls code that is not ours where it can do no harm: a poll that blocks or spins keeps its
+/// thread, and everything else moves to another.
+///
+/// Without it, a model that wakes its run and then spins would keep the run waiting for ever: a
+/// worker's newest task cannot be stolen from it. On a runtime of one thread there is no other to
+/// move to, and code that does not yield stops everything.
+pub(crate) fn aside<F: Future>(future: F) -> impl Future<Output = F::Output> {
+    let mut future = Box::pin(future);
+    poll_fn(move |context| {
+        let mut poll = || future.as_mut().poll(context);
+        match Handle::current().runtime_flavor() {
+            RuntimeFlavor::MultiThread => tokio::task::block_in_place(poll),
+            _ => poll(),
+        }
+    })
 }
 
 fn panic_message(panic: &(dyn Any + Send)) -> String {

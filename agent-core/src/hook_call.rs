@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::{
     CancelSignal, FinishedTurn, HookError, Hooks, RunId, ToolCall, ToolDecision, ToolOutcome,
     Transcript,
-    contain::{OwnedTask, as_code_of, catch_panic},
+    contain::{OwnedTask, as_code_of, aside, catch_panic},
     publish::Publisher,
     settings::{PreparedChange, SettingsChange},
 };
@@ -112,7 +112,7 @@ impl HookCall {
         if self.signal.is_cancelled() && matches!(after_abort, AfterAbort::Dropped) {
             return Err(Interrupted::Aborted);
         }
-        let call = catch_panic(as_code_of(self.publisher.id(), call));
+        let call = aside(catch_panic(as_code_of(self.publisher.id(), call)));
         let mut task = OwnedTask::spawn(&self.publisher.runtime, call);
         let interrupted = async {
             match after_abort {

@@ -11,12 +11,17 @@ mod answer;
 mod cancel;
 mod config;
 mod contain;
+
 mod error;
 mod event;
+mod guarded;
+mod handle;
 mod hook_call;
 mod hooks;
+mod intake;
 mod message;
 mod model;
+mod options;
 mod publish;
 mod queue;
 mod reduce;
@@ -31,15 +36,14 @@ mod tool_batch;
 mod tool_set;
 mod transcript;
 
-pub use agent::{
-    Abort, Accepted, Agent, AgentOptions, Disposition, Idle, Intent, Limits, NoRun, OnBusy,
-    RunHandle, RunResult,
-};
+pub use agent::{Abort, Agent, Idle};
 pub use cancel::{CancelSignal, CancelSource};
 pub use config::{Config, ConfigChange, QueueMode, ToolExecution, WhenIdle};
 pub use error::{Busy, ContinueError, SubmitError, WaitError, WrongRun};
 pub use event::{EndReason, Event, EventKind, QueueKind, Queued, Role, RunId, Source, Undelivered};
+pub use handle::{RunHandle, RunResult};
 pub use hooks::{FinishedTurn, HookError, Hooks, NextTurn, ToolDecision, ToolOutcome};
+pub use intake::{Accepted, Disposition, Intent, NoRun, OnBusy};
 pub use message::{
     AssistantMessage, Block, Input, Message, MessageId, Origin, StopReason, ToolCall,
     ToolResultMessage, Usage, UserMessage, text_of,
@@ -48,6 +52,7 @@ pub use model::{
     Model, ModelEnd, ModelError, ModelErrorKind, ModelEvent, ModelRequest, ModelSink, SinkClosed,
     ThinkingLevel, ToolSpec, collect,
 };
+pub use options::{AgentOptions, Limits};
 pub use publish::{ListenerError, Subscription};
 pub use queue::{MAX_QUEUED_BYTES, MAX_QUEUED_MESSAGES, PendingQueue, QueueFull};
 pub use reduce::reduce;

@@ -15,8 +15,8 @@ use tokio::{runtime::Handle, sync::Notify};
 
 use crate::{
     AgentState, BoxFuture, CancelSignal, Event, EventKind, RunId, Snapshot,
-    agent::Core,
     contain::{AgentId, as_code_of, catch_panic},
+    guarded::Core,
     reduce,
 };
 
@@ -261,9 +261,14 @@ impl Subscription {
 
     /// Removes this listener and no other, from the next event on. Again: does nothing.
     pub fn unsubscribe(&self) {
-        if let Some(publisher) = self.publisher.upgrade() {
+        let Some(publisher) = self.publisher.upgrade() else { return };
+        let removed = {
             let mut core = publisher.lock();
-            Arc::make_mut(&mut core.feed.listeners).retain(|(id, _)| *id != self.listener);
-        }
+            let listeners = Arc::make_mut(&mut core.feed.listeners);
+            let index = listeners.iter().position(|(id, _)| *id == self.listener);
+            index.map(|index| listeners.remove(index))
+        };
+        // What a listener owns is not ours; dropping it may call the agent, so not under the lock.
+        drop(removed);
     }
 }

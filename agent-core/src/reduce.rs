@@ -45,7 +45,9 @@ pub fn reduce(state: AgentState, event: &Event) -> AgentState {
             Arc::make_mut(&mut state.config).apply(change);
             state
         }
-        EventKind::Reset {} => AgentState { messages: Transcript::default(), ..state },
+        EventKind::Reset {} => {
+            AgentState { messages: Transcript::default(), messages_from: None, ..state }
+        }
         EventKind::RunEnd { reason, error_message, undelivered, .. } => {
             run_ended(state, event.run_id, *reason, error_message.as_ref(), undelivered)
         }

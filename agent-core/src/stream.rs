@@ -15,7 +15,7 @@ use crate::{
     RetryDecision, StopReason, Usage,
     agent_loop::RunTask,
     answer::Answer,
-    contain::{OwnedTask, as_code_of, catch_panic},
+    contain::{OwnedTask, as_code_of, aside, catch_panic},
     hook_call::Interrupted,
     model::ModelOutput,
 };
@@ -82,14 +82,21 @@ async fn request(run: &RunTask) -> Result<ModelRequest, Interrupted> {
 
 /// Whether the wait was not cut short by an abort.
 async fn wait(run: &mut RunTask, attempt: u32, delay: Duration, error: String) -> bool {
-    let until = Instant::now() + delay;
+    // From here, not from when the listeners have heard of it.
+    let until = Instant::now().checked_add(delay);
     let delay_ms = delay.as_millis() as u64;
     run.publish(EventKind::Retry { attempt, delay_ms, error }).await;
     let signal = run.cancel.signal();
+    let over = async {
+        match until {
+            Some(until) => sleep_until(until).await,
+            None => std::future::pending().await,
+        }
+    };
     tokio::select! {
         biased;
         () = signal.cancelled() => false,
-        () = sleep_until(until) => true,
+        () = over => true,
     }
 }
 
@@ -159,10 +166,16 @@ impl Asked {
 fn spawn(run: &RunTask, request: ModelRequest, events: mpsc::Sender<ModelOutput>) -> OwnedTask<()> {
     let model = Arc::clone(&run.settings.model);
     let agent = run.publisher.id();
+    let signal = run.cancel.signal();
     OwnedTask::spawn(&run.publisher.runtime, async move {
         let sink = ModelSink { events: events.clone() };
         let call = as_code_of(agent, async move { model.respond(request, sink).await });
-        let end = catch_panic(call).await.unwrap_or_else(|panic| Err(panicked(&panic)));
+        // Dropped at once, not when the run's listeners have finished with what came before. (7.3)
+        let end = tokio::select! {
+            biased;
+            () = signal.cancelled() => return,
+            end = aside(catch_panic(call)) => end.unwrap_or_else(|panic| Err(panicked(&panic))),
+        };
         // The end goes the way of the events, so that it cannot overtake them.
         let _ = events.send(ModelOutput::End(end)).await;
     })

@@ -15,7 +15,7 @@ use crate::{
     ToolResultMessage, Transcript,
     agent_loop::RunTask,
     answer::depth,
-    contain::{as_code_of, catch_panic},
+    contain::{as_code_of, aside, catch_panic},
     hook_call::{HookCall, Interrupted, with_arguments},
     tool::ToolUpdate,
 };
@@ -204,8 +204,7 @@ impl<'a> Batch<'a> {
     }
 
     fn asks_to_run_alone(&self, name: &str) -> bool {
-        let tool = self.run.settings.tools.get(name);
-        tool.is_some_and(|tool| tool.execution() == ToolConcurrency::Alone)
+        self.run.settings.tools.concurrency(name) == ToolConcurrency::Alone
     }
 
     fn preflight(&self, index: usize) -> Pin<Box<dyn Future<Output = Preflight> + Send>> {
@@ -216,6 +215,9 @@ impl<'a> Batch<'a> {
             let tool = tools.check(&call.name, &call.arguments).map_err(Refusal::Call)?;
             match hooks.before_tool_call(call.clone()).await.map_err(Refusal::Batch)? {
                 ToolDecision::Run => Ok((tool, call.arguments)),
+                ToolDecision::RunWith(arguments) if depth(&arguments) > MAX_DEPTH => Err(
+                    Refusal::Call(format!("The arguments nest deeper than {MAX_DEPTH} levels.")),
+                ),
                 ToolDecision::RunWith(arguments) => {
                     let tool = tools.check(&call.name, &arguments).map_err(Refusal::Call)?;
                     Ok((tool, arguments))
@@ -249,18 +251,21 @@ impl<'a> Batch<'a> {
             tool_name: call.name.clone(),
             args: call.arguments.clone(),
         };
-        self.running.push(Running { index, alone: tool.execution() == ToolConcurrency::Alone });
+        self.running.push(Running { index, alone: self.asks_to_run_alone(&call.name) });
         self.run.publish(start).await;
+        // A listener may have aborted; what has not begun must not begin then. (7.4)
+        if self.cancel.is_cancelled() {
+            return self.end(index, failed(ABORTED)).await;
+        }
         let signal = self.cancel.signal();
         let context = ToolContext { tool_call_id, signal, updates: self.updates.0.clone() };
         let hooks = self.hooks.clone();
         let agent = self.run.publisher.id();
         let task = async move {
             let arguments = call.arguments.clone();
-            let ran =
-                catch_panic(as_code_of(agent, async move { tool.call(arguments, context).await }));
-            let outcome = match ran.await {
-                Ok(Ok(output)) => checked_output(output),
+            let call_tool = as_code_of(agent, async move { tool.call(arguments, context).await });
+            let outcome = match aside(catch_panic(call_tool)).await {
+                Ok(Ok(output)) => ToolOutcome { output, is_error: false },
                 Ok(Err(error)) => ToolOutcome { output: error.output, is_error: true },
                 Err(panic) => failed(&format!("The tool panicked: {panic}")),
             };
@@ -284,7 +289,7 @@ impl<'a> Batch<'a> {
             self.updated(update).await;
         }
         match outcome {
-            Ok(outcome) => self.end(index, outcome).await,
+            Ok(outcome) => self.end(index, checked(outcome)).await,
             Err(interrupted) => {
                 let text =
                     "The tool ran, but the hook after it did not finish; its result is lost.";
@@ -314,6 +319,12 @@ impl<'a> Batch<'a> {
 
     /// The grace period is over: whatever still runs is on its own. (7.4)
     async fn abandon(&mut self) {
+        // Those that were in time, while the run's listeners were not.
+        while let Some(finished) = self.tasks.try_join_next() {
+            if let Ok(Finished { index, outcome: Ok(outcome) }) = finished {
+                self.end(index, checked(outcome)).await;
+            }
+        }
         self.tasks.abort_all();
         self.tasks = JoinSet::new();
         for Running { index, .. } in std::mem::take(&mut self.running) {
@@ -366,9 +377,9 @@ fn failed(text: &str) -> ToolOutcome {
 }
 
 /// A result that readers of our events could not take in is an error, not a broken stream.
-fn checked_output(output: ToolOutput) -> ToolOutcome {
-    match is_shallow(&output) {
-        true => ToolOutcome { output, is_error: false },
+fn checked(outcome: ToolOutcome) -> ToolOutcome {
+    match is_shallow(&outcome.output) {
+        true => outcome,
         false => failed(&format!("The tool's details nest deeper than {MAX_DEPTH} levels.")),
     }
 }

@@ -11,20 +11,23 @@ use std::{
 use jsonschema::Validator;
 use serde_json::Value;
 
-use crate::{Tool, ToolSpec};
+use crate::{Tool, ToolConcurrency, ToolSpec};
 
 /// How many faults of one call's arguments are told to the model.
 const MAX_FAULTS: usize = 5;
 
-/// Tools with distinct names.
+/// Tools with distinct names. What they say of themselves is asked once: it is code that is not
+/// ours, and must not run in the midst of a batch.
 #[derive(Default)]
 pub(crate) struct ToolSet {
     tools: Vec<Registered>,
+    // Invariant: as long as `tools`, in the same order.
     specs: Arc<[ToolSpec]>,
 }
 
 struct Registered {
     tool: Arc<dyn Tool>,
+    concurrency: ToolConcurrency,
     /// Compiled at the first call: an agent that starts should not pay for tools it never uses.
     validator: OnceLock<Result<Validator, String>>,
 }
@@ -32,16 +35,18 @@ struct Registered {
 impl ToolSet {
     /// Of two tools with one name the first counts.
     pub(crate) fn new(tools: Vec<Arc<dyn Tool>>) -> Self {
-        let mut set = ToolSet::default();
+        let (mut registered, mut specs) = (Vec::new(), Vec::<ToolSpec>::new());
         for tool in tools {
-            if set.get(&tool.spec().name).is_some() {
-                tracing::warn!(tool = tool.spec().name, "a second tool of this name is ignored");
+            let spec = tool.spec().clone();
+            if specs.iter().any(|known| known.name == spec.name) {
+                tracing::warn!(tool = spec.name, "a second tool of this name is ignored");
                 continue;
             }
-            set.tools.push(Registered { tool, validator: OnceLock::new() });
+            specs.push(spec);
+            let concurrency = tool.execution();
+            registered.push(Registered { tool, concurrency, validator: OnceLock::new() });
         }
-        set.specs = set.tools.iter().map(|registered| registered.tool.spec().clone()).collect();
-        set
+        ToolSet { tools: registered, specs: specs.into() }
     }
 
     pub(crate) fn specs(&self) -> Arc<[ToolSpec]> {
@@ -52,17 +57,19 @@ impl ToolSet {
         self.specs.iter().map(|spec| spec.name.clone()).collect()
     }
 
-    pub(crate) fn get(&self, name: &str) -> Option<Arc<dyn Tool>> {
-        self.find(name).map(|registered| registered.tool.clone())
+    /// Whether calls of that tool may overlap; those of a tool that is not there may.
+    pub(crate) fn concurrency(&self, name: &str) -> ToolConcurrency {
+        self.find(name).map_or_else(Default::default, |(registered, _)| registered.concurrency)
     }
 
-    fn find(&self, name: &str) -> Option<&Registered> {
-        self.tools.iter().find(|registered| registered.tool.spec().name == name)
+    fn find(&self, name: &str) -> Option<(&Registered, &ToolSpec)> {
+        let mut tools = self.tools.iter().zip(self.specs.iter());
+        tools.find(|(_, spec)| spec.name == name)
     }
 
     /// Whether a call can run as it stands; if not, what to tell the model.
     pub(crate) fn check(&self, name: &str, arguments: &Value) -> Result<Arc<dyn Tool>, String> {
-        let Some(registered) = self.find(name) else {
+        let Some((registered, spec)) = self.find(name) else {
             let known = match self.names().join(", ") {
                 names if names.is_empty() => "there are no tools".to_owned(),
                 names => format!("the tools are {names}"),
@@ -76,7 +83,7 @@ impl ToolSet {
             ));
         }
         let compile = || {
-            jsonschema::validator_for(&registered.tool.spec().parameters)
+            jsonschema::validator_for(&spec.parameters)
                 .map_err(|error| format!("The schema of the tool {name} is not valid: {error}"))
         };
         let validator =

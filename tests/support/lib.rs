@@ -11,8 +11,21 @@ mod script;
 mod timeline;
 mod tool;
 
+use std::time::Duration;
+
 pub use hooks::ScriptedHooks;
 pub use laws::{check_laws, check_requests};
 pub use script::{Play, Script, abort, continue_run, follow_up, prompt, steer};
 pub use timeline::{Timeline, transcript_story, word};
 pub use tool::{ScriptedTool, ToolStep};
+
+/// How long what must come may take; a test that waits longer has failed.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Waits for what must come.
+///
+/// # Panics
+/// It does not come.
+pub async fn must<F: Future>(future: F) -> F::Output {
+    tokio::time::timeout(PATIENCE, future).await.expect("it comes within a minute")
+}

@@ -9,7 +9,7 @@ use agent_core::{
     Agent, AgentOptions, Gate, Hooks, ModelError, RunHandle, RunResult, ScriptedModel, Step, Tool,
 };
 
-use crate::{Timeline, check_laws, check_requests, transcript_story, word};
+use crate::{PATIENCE, Timeline, check_laws, check_requests, transcript_story, word};
 
 /// What is to be played.
 pub struct Script {
@@ -148,15 +148,22 @@ impl Play {
 
     /// Starts a run and waits for its result.
     pub async fn run(&self, text: &str) -> RunResult {
-        let result = self.prompt(text).await.unwrap();
+        let handle = self.prompt(text);
         self.settle().await;
-        result
+        handle.await.unwrap()
     }
 
     /// Waits until the agent is idle and holds the timeline against the laws.
     pub async fn settle(&self) {
-        self.agent.wait_for_idle().await.unwrap();
-        check_laws(&self.timeline.events(), &self.agent.snapshot());
+        let idle = tokio::time::timeout(PATIENCE, self.agent.wait_for_idle()).await;
+        idle.unwrap_or_else(|_| panic!("not idle after {}", self.story())).unwrap();
+        let snapshot = self.agent.snapshot();
+        check_laws(&self.timeline.events(), &snapshot);
+        // A panic of a listener is contained; one that is a failed assertion must not be.
+        for diagnostic in snapshot.state.diagnostics.iter() {
+            let failed = ["assertion", "called `"].iter().any(|sign| diagnostic.contains(sign));
+            assert!(!failed, "{diagnostic}");
+        }
         check_requests(&self.model.requests());
     }
 

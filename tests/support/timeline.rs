@@ -1,15 +1,18 @@
 //! What happened, as text in the contract's words.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use agent_core::{
     Agent, Block, Event, EventKind, Message, QueueKind, Source, Subscription, text_of,
 };
+use tokio::sync::watch;
+
+use crate::PATIENCE;
 
 /// The events that one listener has seen, in the order in which it saw them.
 #[derive(Clone)]
 pub struct Timeline {
-    events: Arc<Mutex<Vec<Arc<Event>>>>,
+    events: Arc<watch::Sender<Vec<Arc<Event>>>>,
     /// The listener's place.
     pub subscription: Subscription,
 }
@@ -17,10 +20,10 @@ pub struct Timeline {
 impl Timeline {
     /// Listens to an agent from now on.
     pub fn of(agent: &Agent) -> Self {
-        let events: Arc<Mutex<Vec<Arc<Event>>>> = Arc::default();
+        let events = Arc::new(watch::Sender::new(Vec::new()));
         let seen = events.clone();
         let subscription = agent.subscribe(move |event, _| {
-            seen.lock().unwrap().push(event);
+            seen.send_modify(|events: &mut Vec<_>| events.push(event));
             async { Ok(()) }
         });
         Timeline { events, subscription }
@@ -28,7 +31,17 @@ impl Timeline {
 
     /// The events so far.
     pub fn events(&self) -> Vec<Arc<Event>> {
-        self.events.lock().unwrap().clone()
+        self.events.borrow().clone()
+    }
+
+    /// Waits until an event has been seen whose word begins so.
+    pub async fn reached(&self, beginning: &str) {
+        let mut changes = self.events.subscribe();
+        let is_there = |events: &Vec<Arc<Event>>| {
+            events.iter().rev().any(|event| word(event).starts_with(beginning))
+        };
+        let reached = tokio::time::timeout(PATIENCE, changes.wait_for(is_there)).await;
+        assert!(reached.is_ok(), "{beginning} does not come after {}", self.story());
     }
 
     /// Every event as a word, such as `turn_end(1 stop)`.
