@@ -1,0 +1,235 @@
+//! A session as this client knows it, kept equal to the daemon's own state.
+//!
+//! Owns: one subscription, and taking it up again after a lost connection where it was cut.
+//! Never: starts a daemon. A restarted one has another agent, and [`Missed::Agent`](crate::fold::Missed::Agent) says so.
+
+use std::{sync::Arc, time::Duration};
+
+use agent_core::AgentState;
+use agent_daemon::protocol::{Frame, MessagesWanted, RpcError, SubscribeParams};
+use futures_util::{FutureExt, future::BoxFuture};
+use serde_json::value::RawValue;
+use tokio::time::{Instant, sleep};
+
+use crate::{
+    client::{CallError, Client, Frames},
+    connect::{ConnectError, Dial},
+    fold::{Cursor, Fold, Step},
+    session::SessionChoice,
+};
+
+/// What a mirror begins with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Beginning {
+    /// The state, with so much of the transcript.
+    Snapshot(MessagesWanted),
+    /// The events after this number, without a state.
+    After(u64),
+    /// The next event, without a state.
+    Now,
+}
+
+/// What a mirror reports.
+#[derive(Debug)]
+#[allow(clippy::large_enum_variant)] // Made one at a time, and taken apart at once.
+pub enum Change {
+    /// A frame came, and is folded already.
+    Frame {
+        /// What it means.
+        step: Step,
+        /// It.
+        frame: Frame,
+        /// As it was sent.
+        json: Box<RawValue>,
+    },
+    /// The connection is lost. The next change is what comes after it.
+    Disconnected,
+}
+
+/// Why there is nothing more to mirror.
+#[derive(Debug, thiserror::Error)]
+pub enum MirrorError {
+    /// The daemon cannot be reached any more.
+    #[error(transparent)]
+    Connect(#[from] ConnectError),
+    /// The daemon refuses the subscription.
+    #[error(transparent)]
+    Call(#[from] CallError),
+    /// A frame does not have the shape that this version expects.
+    #[error("an event cannot be read: {0}; is the daemon another version?")]
+    Frame(#[from] serde_json::Error),
+}
+
+/// A session, mirrored.
+pub struct Mirror {
+    dial: Dial,
+    choice: SessionChoice,
+    patience: Duration,
+    messages: Option<MessagesWanted>,
+    link: Link,
+    fold: Fold,
+    // Kept here, and not in `next`, so that `next` can be dropped while it waits.
+    resuming: Option<BoxFuture<'static, Result<Link, MirrorError>>>,
+}
+
+/// A subscription and what it depends on.
+struct Link {
+    client: Arc<Client>,
+    session_id: String,
+    frames: Frames,
+}
+
+impl Mirror {
+    /// Subscribes. `client` is used for as long as it lasts, `dial` after it.
+    ///
+    /// # Errors
+    /// There is no such session, or the connection is lost already.
+    pub async fn new(
+        client: Arc<Client>,
+        dial: Dial,
+        choice: SessionChoice,
+        beginning: Beginning,
+    ) -> Result<Self, CallError> {
+        let session_id = choice.id(&client).await?;
+        let mut params =
+            SubscribeParams { session_id: Some(session_id.clone()), ..SubscribeParams::default() };
+        let mut fold = Fold::default();
+        let mut messages = None;
+        match beginning {
+            Beginning::Snapshot(wanted) => {
+                (params.snapshot, params.messages, messages) =
+                    (Some(true), Some(wanted), Some(wanted));
+            }
+            Beginning::After(seq) => {
+                params.from_seq = Some(seq);
+                fold.cursor.seq = seq;
+            }
+            Beginning::Now => {}
+        }
+        let frames = client.subscribe(&params).await?;
+        let link = Link { client, session_id, frames };
+        let patience = Duration::from_secs(3);
+        Ok(Mirror { dial, choice, patience, messages, link, fold, resuming: None })
+    }
+
+    /// For how long a lost daemon is looked for; 3 s unless this is called.
+    pub fn set_patience(&mut self, patience: Duration) {
+        self.patience = patience;
+    }
+
+    /// The connection as it is now.
+    pub fn client(&self) -> &Arc<Client> {
+        &self.link.client
+    }
+
+    /// The session.
+    pub fn session_id(&self) -> &str {
+        &self.link.session_id
+    }
+
+    /// The state after the newest change; none before the first snapshot.
+    pub fn state(&self) -> Option<&AgentState> {
+        self.fold.state.as_ref()
+    }
+
+    /// How far the state goes.
+    pub fn cursor(&self) -> &Cursor {
+        &self.fold.cursor
+    }
+
+    /// The next change. May be dropped while it waits.
+    ///
+    /// # Errors
+    /// A lost daemon stays lost, or does not know the session any more.
+    pub async fn next(&mut self) -> Result<Change, MirrorError> {
+        loop {
+            if let Some(resuming) = &mut self.resuming {
+                let link = resuming.await;
+                self.resuming = None;
+                self.link = link?;
+            }
+            let Some(json) = self.link.frames.next().await else {
+                self.resuming = Some(self.resume());
+                if self.link.client.is_connected() {
+                    continue; // We were too slow for our own buffers.
+                }
+                return Ok(Change::Disconnected);
+            };
+            let frame = Frame::from_json(json.get())?;
+            match self.fold.step(&frame) {
+                Step::Known => {}
+                Step::Gap => self.resuming = Some(self.resume()),
+                step => return Ok(Change::Frame { step, frame, json }),
+            }
+        }
+    }
+
+    fn resume(&self) -> BoxFuture<'static, Result<Link, MirrorError>> {
+        let resume = Resume {
+            dial: self.dial.clone(),
+            client: self.link.client.clone(),
+            choice: self.choice.clone(),
+            cursor: self.fold.cursor.clone(),
+            messages: self.messages,
+        };
+        let deadline = Instant::now() + self.patience;
+        resume.until(deadline).boxed()
+    }
+}
+
+/// What it takes to go on where a subscription was cut.
+struct Resume {
+    dial: Dial,
+    client: Arc<Client>,
+    choice: SessionChoice,
+    cursor: Cursor,
+    messages: Option<MessagesWanted>,
+}
+
+impl Resume {
+    async fn until(mut self, deadline: Instant) -> Result<Link, MirrorError> {
+        let mut pause = Duration::from_millis(20);
+        loop {
+            match self.attempt().await {
+                Err(error) if error.is_passing() && Instant::now() < deadline => {
+                    sleep(pause).await;
+                    pause = (pause * 2).min(Duration::from_millis(500));
+                }
+                result => return result,
+            }
+        }
+    }
+
+    async fn attempt(&mut self) -> Result<Link, MirrorError> {
+        if !self.client.is_connected() {
+            self.client = (self.dial)().await?;
+        }
+        let session_id = self.choice.id(&self.client).await?;
+        let mut params = SubscribeParams {
+            session_id: Some(session_id.clone()),
+            from_seq: Some(self.cursor.seq),
+            instance_id: self.cursor.instance_id.clone(),
+            messages: self.messages,
+            ..SubscribeParams::default()
+        };
+        let frames = match self.client.subscribe(&params).await {
+            Err(error) if matches!(error.reason(), Some(RpcError::SeqOutOfRange { .. })) => {
+                (params.from_seq, params.instance_id) = (None, None);
+                params.snapshot = Some(true);
+                self.client.subscribe(&params).await?
+            }
+            subscribed => subscribed?,
+        };
+        Ok(Link { client: self.client.clone(), session_id, frames })
+    }
+}
+
+impl MirrorError {
+    fn is_passing(&self) -> bool {
+        match self {
+            MirrorError::Connect(error) => error.is_passing(),
+            MirrorError::Call(error) => matches!(error, CallError::Lost(_)),
+            MirrorError::Frame(_) => false,
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! Starting a daemon in the background.
+//!
+//! Owns: how it is detached, and how its start-up is waited for. Never: decides who wins when
+//! several clients start one at once; the daemons do, by the socket, and we connect to the one
+//! that is left.
+
+use std::{
+    fs::{self, DirBuilder, File, OpenOptions},
+    io::{self, Read, Seek, SeekFrom},
+    os::unix::fs::{DirBuilderExt, OpenOptionsExt},
+    path::{Path, PathBuf},
+    process::{ExitStatus, Stdio},
+    sync::Arc,
+    time::Duration,
+};
+
+use agent_daemon::paths::{Directories, NoHome};
+use tokio::{
+    process::{Child, Command},
+    time::{Instant, sleep},
+};
+
+use crate::{client::Client, connect::ConnectError};
+
+/// The hidden first argument that makes this program the daemon.
+pub const DAEMON_ARGUMENT: &str = "__daemon";
+
+/// How long a daemon may take to listen.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// A log that has grown beyond this makes room for a new one.
+const MAX_LOG_BYTES: u64 = 8 << 20;
+/// How much of its last words a daemon that fails is quoted with.
+const QUOTED_BYTES: u64 = 2048;
+
+/// Why there is still no daemon.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// There is nowhere for what it says.
+    #[error("cannot start a daemon: {path}: {problem}")]
+    Log {
+        /// The log.
+        path: String,
+        /// What the system says.
+        problem: io::Error,
+    },
+    /// It could not be run.
+    #[error("cannot start a daemon: {0}")]
+    Spawn(io::Error),
+    /// It ended at once.
+    #[error("the daemon did not start ({status}):\n{said}\nIts log is {log}")]
+    Ended {
+        /// How.
+        status: ExitStatus,
+        /// Its last words.
+        said: String,
+        /// Where to read more.
+        log: String,
+    },
+    /// It runs, and nobody can connect.
+    #[error("the daemon was started and does not listen on {socket}; its log is {log}")]
+    Deaf {
+        /// The socket.
+        socket: String,
+        /// Where to read more.
+        log: String,
+    },
+    /// There is nowhere for its log.
+    #[error(transparent)]
+    NoHome(#[from] NoHome),
+}
+
+/// Starts a daemon on a socket, and connects as soon as one listens there.
+pub(crate) async fn start<F>(
+    socket: &Path,
+    connect: impl Fn() -> F,
+) -> Result<Arc<Client>, ConnectError>
+where
+    F: Future<Output = Result<Arc<Client>, ConnectError>>,
+{
+    let path = Directories::of_user().map_err(StartError::from)?.log_file();
+    let mut log = Log::open(path.clone())
+        .map_err(|problem| StartError::Log { path: path.display().to_string(), problem })?;
+    let mut daemon = spawn(socket, &log).map_err(StartError::Spawn)?;
+    let deadline = Instant::now() + PATIENCE;
+    let mut pause = Duration::from_millis(2);
+    loop {
+        // It ends by itself when another was faster, and that one can be reached by now.
+        let ended = tokio::select! {
+            status = daemon.wait() => Some(status.map_err(StartError::Spawn)?),
+            () = sleep(pause) => None,
+        };
+        match connect().await {
+            Err(ConnectError::NoDaemon { .. }) => {}
+            connected => return connected,
+        }
+        if let Some(status) = ended {
+            let (said, log) = (log.last_words(), log.path());
+            return Err(StartError::Ended { status, said, log }.into());
+        }
+        if Instant::now() > deadline {
+            let socket = socket.display().to_string();
+            return Err(StartError::Deaf { socket, log: log.path() }.into());
+        }
+        pause = (pause * 2).min(Duration::from_millis(100));
+    }
+}
+
+// The daemon is this very program, so that one binary is enough to begin with. Its environment and
+// its directory are ours.
+fn spawn(socket: &Path, log: &Log) -> io::Result<Child> {
+    let mut listen = std::ffi::OsString::from("unix:");
+    listen.push(socket);
+    Command::new(std::env::current_exe()?)
+        .args([DAEMON_ARGUMENT.as_ref(), "--listen".as_ref(), listen.as_os_str()])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(log.file.try_clone()?)
+        .kill_on_drop(false)
+        .spawn()
+}
+
+/// What a daemon in the background says.
+struct Log {
+    path: PathBuf,
+    file: File,
+    /// Where it ended before this daemon.
+    from: u64,
+}
+
+impl Log {
+    fn open(path: PathBuf) -> io::Result<Self> {
+        if let Some(directory) = path.parent() {
+            DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
+        }
+        if fs::metadata(&path).is_ok_and(|old| old.len() > MAX_LOG_BYTES) {
+            fs::rename(&path, path.with_extension("log.old"))?;
+        }
+        let file =
+            OpenOptions::new().create(true).append(true).read(true).mode(0o600).open(&path)?;
+        let from = file.metadata()?.len();
+        Ok(Log { path, file, from })
+    }
+
+    fn path(&self) -> String {
+        self.path.display().to_string()
+    }
+
+    fn last_words(&mut self) -> String {
+        let mut said = Vec::new();
+        let end = self.file.metadata().map_or(self.from, |file| file.len());
+        let from = self.from.max(end.saturating_sub(QUOTED_BYTES));
+        let read = self.file.seek(SeekFrom::Start(from));
+        if read.and_then(|_| self.file.read_to_end(&mut said)).is_err() || said.is_empty() {
+            return "it said nothing".to_owned();
+        }
+        String::from_utf8_lossy(&said).trim_end().to_owned()
+    }
+}
