@@ -1,0 +1,448 @@
+//! `attach`: a live view of a session with an input line.
+//!
+//! Owns: what Enter and Ctrl-C mean at each moment. Never: waits for an answer while keys or events
+//! come; calls are futures beside them.
+
+use std::{
+    io::{self, Write},
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use agent_core::{AgentState, Event, EventKind, Queued, RunId, Undelivered, text_of};
+use agent_daemon::protocol::{Control, Frame, MessagesWanted};
+use futures_util::{StreamExt, stream::FuturesUnordered};
+use tokio::{
+    signal::unix::{SignalKind, signal},
+    sync::mpsc,
+};
+
+use self::{
+    input::{Call, Outcome, Said, parse},
+    keys::{Key, Keys},
+    line::Line,
+    terminal::Terminal,
+    view::{Footer, View},
+};
+use crate::{
+    catch_up::{missed, transcript_len},
+    commands::{Context, state::told},
+    connect::ConnectError,
+    exit::{Exit, Failure},
+    fold::{Missed, Step},
+    harmless::one_line,
+    mirror::{Beginning, Change, Mirror, MirrorError},
+    render::{Piece, Renderer, Tone},
+    screen::{Screen, wants_colors},
+    summary,
+};
+
+mod input;
+mod keys;
+mod line;
+mod terminal;
+mod view;
+
+/// For how long a lost daemon is looked for. People leave by themselves when they are tired of it.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// What is before the text that is being written.
+const MARK: &str = "› ";
+
+const HELP: &str = "Enter prompts, or steers while a run is active · /follow-up TEXT · /abort · \
+                    /state · /quit · Ctrl-C aborts, and leaves at idle · Alt-Enter for a new line";
+
+/// Shows the session until the user leaves it.
+pub(crate) async fn attach(context: &Context) -> Result<Exit, Failure> {
+    if !Terminal::is_there() {
+        let hint = "attach needs a terminal; `events` follows a session without one, and `prompt` \
+                    and `steer` speak to it";
+        return Err(Failure::Usage(hint.to_owned()));
+    }
+    let client = context.connect().await?;
+    let beginning = Beginning::Snapshot(MessagesWanted::Tail);
+    let mut mirror = Mirror::new(client, context.dial(), context.choice()?, beginning).await?;
+    mirror.set_patience(PATIENCE);
+    Attached::new(mirror)?.until_left().await
+}
+
+/// A session on a terminal.
+struct Attached {
+    mirror: Mirror,
+    terminal: Terminal,
+    view: View,
+    line: Line,
+    output: Output,
+    renderer: Renderer,
+    calls: FuturesUnordered<Call>,
+    /// How many messages the transcript had after the newest change that was shown.
+    messages: usize,
+    is_connected: bool,
+    /// The tool that has begun last.
+    tool: Option<String>,
+    /// The run that the user has told to end.
+    aborting: Option<RunId>,
+    /// Our own messages, by their ids for the daemon.
+    sent: Vec<String>,
+}
+
+/// Why the view ends.
+enum Leave {
+    Wanted,
+    Because(Exit, String),
+}
+
+impl Attached {
+    fn new(mirror: Mirror) -> io::Result<Self> {
+        let terminal = Terminal::enter()?;
+        let (columns, rows) = terminal.size();
+        let has_colors = wants_colors(&io::stdout());
+        Ok(Attached {
+            mirror,
+            terminal,
+            view: View::new(columns, rows, has_colors),
+            line: Line::default(),
+            output: Output::new(has_colors),
+            renderer: Renderer::with_prompts(),
+            calls: FuturesUnordered::new(),
+            messages: 0,
+            is_connected: true,
+            tool: None,
+            aborting: None,
+            sent: Vec::new(),
+        })
+    }
+
+    async fn until_left(mut self) -> Result<Exit, Failure> {
+        let (mut keys, mut input) = (Keys::default(), self.terminal.input());
+        let mut resized = signal(SignalKind::window_change())?;
+        let mut hung_up = signal(SignalKind::hangup())?;
+        let mut terminated = signal(SignalKind::terminate())?;
+        let leave = loop {
+            self.draw()?;
+            let left = tokio::select! {
+                change = self.mirror.next() => match change {
+                    Ok(change) => self.changed(change).await?,
+                    Err(MirrorError::Connect(ConnectError::NoDaemon { .. })) => {
+                        let why = "the daemon is gone; the next command starts a new one";
+                        Some(Leave::Because(Exit::NoConnection, why.to_owned()))
+                    }
+                    Err(error) => {
+                        self.leave()?;
+                        return Err(error.into());
+                    }
+                },
+                bytes = input.recv() => match bytes {
+                    Some(bytes) => self.pressed(keys.feed(&bytes))?,
+                    None => Some(Leave::Wanted),
+                },
+                Some(outcome) = self.calls.next() => { self.answered(outcome); None }
+                _ = resized.recv() => { self.resized(); None }
+                _ = hung_up.recv() => Some(Leave::Wanted),
+                _ = terminated.recv() => Some(Leave::Wanted),
+            };
+            // What is there already is drawn with it.
+            if let Some(leave) = left.or(self.typed(&mut keys, &mut input)?) {
+                break leave;
+            }
+        };
+        self.draw()?;
+        self.leave()?;
+        match leave {
+            Leave::Wanted => Ok(Exit::Done),
+            Leave::Because(exit, why) => {
+                eprintln!("agent-client: {why}");
+                Ok(exit)
+            }
+        }
+    }
+
+    fn typed(
+        &mut self,
+        keys: &mut Keys,
+        input: &mut mpsc::Receiver<Vec<u8>>,
+    ) -> Result<Option<Leave>, Failure> {
+        while let Ok(bytes) = input.try_recv() {
+            if let Some(leave) = self.pressed(keys.feed(&bytes))? {
+                return Ok(Some(leave));
+            }
+        }
+        Ok(None)
+    }
+
+    fn pressed(&mut self, keys: Vec<Key>) -> Result<Option<Leave>, Failure> {
+        for key in keys {
+            match key {
+                Key::Enter => {
+                    let text = self.line.take();
+                    if let Some(leave) = self.entered(&text) {
+                        return Ok(Some(leave));
+                    }
+                }
+                Key::Interrupt => match self.active_run() {
+                    Some(run_id) if self.aborting != Some(run_id) => self.abort(run_id),
+                    _ => return Ok(Some(Leave::Wanted)),
+                },
+                Key::EndOfInput if self.line.text().is_empty() => return Ok(Some(Leave::Wanted)),
+                Key::EndOfInput => self.line.press(&Key::Delete),
+                Key::Redraw => {
+                    self.terminal.write("\x1b[H\x1b[2J")?;
+                    self.view.forget();
+                }
+                Key::Suspend => {
+                    self.leave()?;
+                    self.terminal.suspend()?;
+                    self.resized();
+                }
+                key => self.line.press(&key),
+            }
+        }
+        Ok(None)
+    }
+
+    /// What the user has entered takes effect.
+    fn entered(&mut self, text: &str) -> Option<Leave> {
+        match parse(text) {
+            Said::Nothing => {}
+            Said::Prompt(text) => self.send(|call, id| call.prompt(text, id)),
+            Said::FollowUp(text) => self.send(|call, id| call.follow_up(text, id)),
+            Said::Abort => match self.active_run() {
+                Some(run_id) => self.abort(run_id),
+                None => self.note(Tone::Faint, "no run is active"),
+            },
+            Said::State => {
+                let seq = self.mirror.cursor().seq;
+                let state = self.mirror.state();
+                let text = state.map(|state| told(seq, self.mirror.session_id(), state));
+                text.unwrap_or_default().lines().for_each(|line| self.note(Tone::Faint, line));
+            }
+            Said::Help => self.note(Tone::Faint, HELP),
+            Said::Quit => return Some(Leave::Wanted),
+            Said::Unknown(command) => {
+                self.note(Tone::Warning, &format!("there is no {command}: {HELP}"));
+                self.line.set(text.to_owned());
+            }
+        }
+        None
+    }
+
+    fn send(&mut self, call: impl FnOnce(input::Session, String) -> Call) {
+        let id = crate::session::new_message_id();
+        if self.sent.len() >= 256 {
+            self.sent.remove(0);
+        }
+        self.sent.push(id.clone());
+        self.calls.push(call(self.session(), id));
+    }
+
+    fn abort(&mut self, run_id: RunId) {
+        self.aborting = Some(run_id);
+        self.calls.push(self.session().abort(run_id));
+    }
+
+    fn session(&self) -> input::Session {
+        let id = self.mirror.session_id().to_owned();
+        input::Session { client: self.mirror.client().clone(), id }
+    }
+
+    fn answered(&mut self, outcome: Outcome) {
+        if let Err((error, text)) = outcome {
+            self.note(Tone::Error, &one_line(&error.to_string()));
+            self.give_back(&text);
+        }
+    }
+
+    /// A text that was not taken is there to be sent again, unless another is being written.
+    fn give_back(&mut self, text: &str) {
+        if self.line.text().is_empty() {
+            self.line.set(text.to_owned());
+        }
+    }
+
+    async fn changed(&mut self, change: Change) -> Result<Option<Leave>, Failure> {
+        let (step, frame) = match change {
+            Change::Frame { step, frame, .. } => (step, frame),
+            Change::Disconnected => {
+                self.is_connected = false;
+                self.note(Tone::Warning, "the connection is lost; trying again");
+                return Ok(None);
+            }
+        };
+        if !std::mem::replace(&mut self.is_connected, true) {
+            self.note(Tone::Faint, "connected again");
+        }
+        match (step, &frame) {
+            (Step::Event, Frame::Event(frame)) => self.event(&frame.event),
+            (Step::Snapshot(missed), _) => self.snapshot(missed).await,
+            (Step::Closed, _) => {
+                let why = "the session was closed".to_owned();
+                return Ok(Some(Leave::Because(Exit::Done, why)));
+            }
+            (Step::ShuttingDown, Frame::Control(frame)) => {
+                if let Control::ServerShutdown { reason } = &frame.control {
+                    let why = format!("the daemon has ended: {}", one_line(reason));
+                    return Ok(Some(Leave::Because(Exit::NoConnection, why)));
+                }
+            }
+            _ => {}
+        }
+        self.messages = self.mirror.state().map_or(0, transcript_len);
+        Ok(None)
+    }
+
+    fn event(&mut self, event: &Event) {
+        self.show(|renderer| renderer.event(event));
+        match &event.kind {
+            EventKind::ToolStart { tool_name, args, .. } => {
+                self.tool = Some(summary::call(tool_name, args));
+            }
+            EventKind::TurnEnd { .. } => self.tool = None,
+            EventKind::RunEnd { undelivered, .. } => {
+                self.tool = None;
+                self.aborting = None;
+                if let Some(text) = self.own(undelivered) {
+                    self.give_back(&text);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// What we sent and the run did not take.
+    fn own(&self, undelivered: &Undelivered) -> Option<String> {
+        let is_own = |queued: &Queued| {
+            let origin = queued.origin.as_ref();
+            let id = origin.and_then(|origin| origin.client_message_id.as_ref());
+            id.is_some_and(|id| self.sent.contains(id))
+        };
+        let all = undelivered.steering.iter().chain(&undelivered.follow_up);
+        let texts: Vec<_> =
+            all.filter(|queued| is_own(queued)).map(|queued| text_of(&queued.content)).collect();
+        (!texts.is_empty()).then(|| texts.join("\n"))
+    }
+
+    async fn snapshot(&mut self, missed_what: Missed) {
+        match missed_what {
+            Missed::Events => {
+                // Shown once it is there; the connection may break before.
+                match missed(&self.mirror, self.messages, &mut self.renderer).await {
+                    Ok(pieces) => self.show(|_| pieces),
+                    Err(error) => {
+                        self.note(Tone::Warning, &format!("something is missing: {error}"))
+                    }
+                }
+            }
+            Missed::Nothing | Missed::Agent => {
+                let Some(state) = self.mirror.state().cloned() else { return };
+                self.renderer.forget();
+                if missed_what == Missed::Agent {
+                    self.note(Tone::Warning, "the daemon was restarted; this is a new agent");
+                }
+                self.all(&state);
+            }
+        }
+    }
+
+    fn all(&mut self, state: &AgentState) {
+        let model = one_line(&state.config.model);
+        let session = one_line(self.mirror.session_id());
+        self.note(Tone::Faint, &format!("session {session} on {model}; /help lists the commands"));
+        if let Some(from) = state.messages_from.filter(|from| *from > 0) {
+            self.note(Tone::Faint, &format!("… {from} earlier messages"));
+        }
+        self.show(|renderer| {
+            let messages = state.messages.iter();
+            let mut pieces: Vec<_> =
+                messages.flat_map(|message| renderer.message(message)).collect();
+            pieces.extend(state.partial.iter().flat_map(|partial| renderer.partial(partial)));
+            pieces
+        });
+    }
+
+    fn active_run(&self) -> Option<RunId> {
+        self.mirror.state().and_then(AgentState::active_run)
+    }
+
+    fn show(&mut self, pieces: impl FnOnce(&mut Renderer) -> Vec<Piece>) {
+        let pieces = pieces(&mut self.renderer);
+        self.output.show(&pieces);
+    }
+
+    fn note(&mut self, tone: Tone, text: &str) {
+        self.output.show(&[Piece::Line(tone, text.to_owned())]);
+    }
+
+    fn draw(&mut self) -> Result<(), Failure> {
+        let input = self.line.rows(MARK, self.view.columns());
+        let footer = Footer { status: self.status(), input };
+        let screen = self.view.print(&self.output.take(), &footer);
+        Ok(self.terminal.write(&screen)?)
+    }
+
+    fn status(&self) -> String {
+        let state = self.mirror.state();
+        let session = one_line(self.mirror.session_id());
+        let doing = match (self.is_connected, self.active_run()) {
+            (false, _) => "not connected".to_owned(),
+            (true, None) => "idle".to_owned(),
+            (true, Some(run_id)) if self.aborting == Some(run_id) => {
+                format!("run {run_id} is being aborted")
+            }
+            (true, Some(run_id)) => match &self.tool {
+                Some(tool) => format!("run {run_id}: {tool}"),
+                None => format!("run {run_id}"),
+            },
+        };
+        let queued = state.map_or(0, |state| state.steering.len() + state.follow_up.len());
+        let queued = if queued == 0 { String::new() } else { format!(" · {queued} queued") };
+        format!(" {session}{queued} · {doing} ")
+    }
+
+    fn resized(&mut self) {
+        let (columns, rows) = self.terminal.size();
+        self.view.resize(columns, rows);
+    }
+
+    fn leave(&mut self) -> io::Result<()> {
+        let screen = self.view.clear();
+        self.terminal.write(&screen)
+    }
+}
+
+/// Pieces as the text that goes above the footer.
+struct Output {
+    screen: Screen,
+    text: Shared,
+}
+
+/// Both of a screen's streams.
+#[derive(Clone, Default)]
+struct Shared(Arc<Mutex<Vec<u8>>>);
+
+impl Output {
+    fn new(has_colors: bool) -> Self {
+        let text = Shared::default();
+        let (answers, notes) = (Box::new(text.clone()), Box::new(text.clone()));
+        Output { screen: Screen::new(answers, notes, true, has_colors), text }
+    }
+
+    fn show(&mut self, pieces: &[Piece]) {
+        self.screen.show(pieces).expect("writing to memory does not fail");
+    }
+
+    fn take(&mut self) -> String {
+        let bytes =
+            std::mem::take(&mut *self.text.0.lock().unwrap_or_else(PoisonError::into_inner));
+        String::from_utf8(bytes).expect("pieces are text")
+    }
+}
+
+impl Write for Shared {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,55 @@
+//! The process: what it is to be, its runtime and its exit status.
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::{
+    arguments::Arguments,
+    commands,
+    exit::{Exit, Failure},
+    start::DAEMON_ARGUMENT,
+};
+
+/// Carries out what the arguments of this process ask for.
+///
+/// A program that wants to be what `agent-client` is calls this first in `main`: the client starts
+/// the very same program again as the daemon.
+pub fn cli_main() -> ExitCode {
+    // First of all: the daemon that this program can be starts it once more for each command that
+    // a tool runs.
+    agent_daemon::tool::supervisor::run_if_asked();
+    if std::env::args_os().nth(1).is_some_and(|argument| argument == DAEMON_ARGUMENT) {
+        return daemon();
+    }
+    let arguments = Arguments::parse();
+    let json = arguments.json;
+    // One thread beside this one: while we write to someone who does not read, it goes on.
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
+    let result = match runtime {
+        Ok(runtime) => runtime.block_on(commands::run(arguments)),
+        Err(error) => Err(error.into()),
+    };
+    let exit = result.unwrap_or_else(|failure| complain(&failure, json));
+    ExitCode::from(exit as u8)
+}
+
+fn complain(failure: &Failure, json: bool) -> Exit {
+    match failure.object() {
+        _ if failure.is_quiet() => {}
+        Some(object) if json => {
+            eprintln!("{}", serde_json::to_string(object).unwrap_or_default());
+        }
+        _ => eprintln!("agent-client: {failure}"),
+    }
+    failure.exit()
+}
+
+/// Goes on as the daemon, in a session of its own, so that no terminal takes it along.
+fn daemon() -> ExitCode {
+    // Fails for the leader of a process group only, which whoever started us by hand wanted.
+    let _ = rustix::process::setsid();
+    let arguments = std::env::args_os().skip(2);
+    agent_daemon::cli::cli_main(std::iter::once("agent-daemon".into()).chain(arguments))
+}

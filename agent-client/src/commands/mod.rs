@@ -1,0 +1,171 @@
+//! What the user can ask for: one short function for each command.
+//!
+//! Owns: what the commands have in common: which daemon, which session, which kind of output.
+//! Never: anything on stdout but an answer, a result or JSON.
+
+use std::{
+    io::{self, Write},
+    sync::Arc,
+};
+
+use serde::Serialize;
+use serde_json::value::RawValue;
+
+use crate::{
+    arguments::{Arguments, Command, ConnectionArguments},
+    client::Client,
+    connect::{Connector, Endpoint},
+    exit::{Exit, Failure},
+    session::SessionChoice,
+};
+
+mod call;
+mod config;
+mod events;
+mod follow_run;
+mod input;
+mod interrupts;
+mod prompt;
+mod queue;
+mod sessions;
+pub(crate) mod state;
+mod wait;
+
+/// What every command needs.
+pub(crate) struct Context {
+    connector: Arc<Connector>,
+    may_start: bool,
+    session: Option<String>,
+    json: bool,
+}
+
+/// Carries a command out.
+///
+/// # Errors
+/// It could not be; the error's text is for people.
+pub async fn run(arguments: Arguments) -> Result<Exit, Failure> {
+    let Arguments { connection, session, json, command } = arguments;
+    let context = Context::new(connection, session, json)?;
+    let result = context.carry_out(command).await;
+    context.connector.finish().await;
+    result
+}
+
+impl Context {
+    fn new(
+        connection: ConnectionArguments,
+        session: Option<String>,
+        json: bool,
+    ) -> Result<Self, Failure> {
+        let ConnectionArguments { socket, tcp, ws, stdio, token_file, no_start } = connection;
+        let endpoint = match (tcp, ws, stdio, socket) {
+            (Some(address), ..) => Endpoint::Tcp(address),
+            (_, Some(url), ..) => Endpoint::WebSocket(url),
+            (_, _, Some(command), _) => Endpoint::Stdio(command),
+            // The daemon may have another directory than we have.
+            (.., Some(path)) => Endpoint::Unix(std::path::absolute(path)?),
+            _ => Endpoint::of_user().map_err(crate::connect::ConnectError::from)?,
+        };
+        let connector = Arc::new(Connector::new(endpoint, token_file));
+        Ok(Context { connector, may_start: !no_start, session, json })
+    }
+
+    async fn carry_out(&self, command: Command) -> Result<Exit, Failure> {
+        match command {
+            Command::Prompt(arguments) => prompt::prompt(self, arguments).await,
+            Command::Steer(arguments) => queue::steer(self, arguments).await,
+            Command::FollowUp(arguments) => queue::follow_up(self, arguments).await,
+            Command::Abort { run } => queue::abort(self, run).await,
+            Command::WaitForIdle { run, timeout } => wait::wait_for_idle(self, run, timeout).await,
+            Command::State { messages } => state::state(self, messages).await,
+            Command::Messages { from, last } => state::messages(self, from, last).await,
+            Command::Events { from } => events::events(self, from).await,
+            Command::Attach => crate::attach::attach(self).await,
+            Command::Sessions => sessions::sessions(self).await,
+            Command::New { id, cwd, model } => sessions::new(self, id, cwd, model).await,
+            Command::Close => sessions::close(self).await,
+            Command::Models => sessions::models(self).await,
+            Command::Config { settings } => config::config(self, settings).await,
+            Command::Reset => config::reset(self).await,
+            Command::Call { method, params } => call::call(self, method, params).await,
+            Command::Shutdown => call::shutdown(self).await,
+        }
+    }
+
+    /// Connects, and starts a daemon where that is wanted.
+    pub(crate) async fn connect(&self) -> Result<Arc<Client>, Failure> {
+        let connected = match self.may_start {
+            true => self.connector.connect_or_start().await,
+            false => self.connector.connect().await,
+        };
+        Ok(connected?)
+    }
+
+    /// The session that the user means.
+    pub(crate) fn choice(&self) -> Result<SessionChoice, Failure> {
+        match &self.session {
+            Some(id) => Ok(SessionChoice::Id(id.clone())),
+            None => Ok(SessionChoice::Directory(sessions::path(std::env::current_dir()?)?)),
+        }
+    }
+
+    /// Connects, and finds the session's id.
+    pub(crate) async fn session(&self) -> Result<(Arc<Client>, Option<String>), Failure> {
+        let client = self.connect().await?;
+        let id = self.choice()?.id(&client).await?;
+        Ok((client, Some(id)))
+    }
+
+    /// How to connect again.
+    pub(crate) fn dial(&self) -> crate::connect::Dial {
+        self.connector.dial()
+    }
+
+    /// Calls a method and prints its result: as it came for programs, else by `show`.
+    async fn print<T: serde::de::DeserializeOwned>(
+        &self,
+        client: &Client,
+        method: &str,
+        params: &impl Serialize,
+        show: impl FnOnce(T) -> String,
+    ) -> Result<Exit, Failure> {
+        let json: Box<RawValue> = client.call_json(method, params).await?;
+        if self.json {
+            line(json.get())?;
+        } else {
+            let result = serde_json::from_str(json.get()).map_err(|problem| {
+                let (method, problem) = (method.to_owned(), problem.to_string());
+                crate::client::CallError::Shape { method, problem }
+            })?;
+            write(&show(result))?;
+        }
+        Ok(Exit::Done)
+    }
+
+    /// Calls a method for its effect, and says what that is beside stdout.
+    async fn tell<T: serde::de::DeserializeOwned>(
+        &self,
+        client: &Client,
+        method: &str,
+        params: &impl Serialize,
+        told: impl FnOnce(T) -> String,
+    ) -> Result<Exit, Failure> {
+        self.print(client, method, params, |result| {
+            eprintln!("{}", told(result));
+            String::new()
+        })
+        .await
+    }
+}
+
+/// Prints a line on stdout.
+fn line(text: &str) -> io::Result<()> {
+    write(&format!("{text}\n"))
+}
+
+/// Prints on stdout.
+fn write(text: &str) -> io::Result<()> {
+    let mut stdout = io::stdout().lock();
+    stdout.write_all(text.as_bytes())?;
+    stdout.flush()
+}
