@@ -25,7 +25,7 @@ use crate::{
     sessions::Blueprint,
     transport::{
         ListenError, Listener, Stdio, Token, TokenError, Transport, UnixSocket, UnixSocketError,
-        make_private_directory,
+        WebSocketRules, make_private_directory,
     },
 };
 
@@ -48,9 +48,6 @@ pub enum StartError {
     /// A socket cannot be listened on.
     #[error(transparent)]
     Listen(#[from] ListenError),
-    /// `ws:` was asked for.
-    #[error("this version cannot listen on ws:; use tcp: or unix:")]
-    NoWebSocket,
     /// stdin, stdout or signals cannot be had.
     #[error("cannot start: {0}")]
     System(#[from] io::Error),
@@ -90,8 +87,9 @@ pub async fn run(
         .with_idle_timeout(Duration::from_millis(configuration.limits.model_idle_timeout_ms));
     let name = configuration.model.clone().unwrap_or_else(|| catalog.default_model());
     let model = catalog.get(&name).map_err(StartError::Model)?;
-    let listeners = listen(&configuration).await?;
+    // The token first: whoever is told the address may look for it at once.
     let token = token(&configuration)?;
+    let listeners = listen(&configuration).await?;
     let stdio = if configuration.stdio { Some(Stdio::take()?) } else { None };
 
     let limits = Limits {
@@ -136,13 +134,17 @@ pub async fn run(
 }
 
 async fn listen(configuration: &Configuration) -> Result<Vec<Listener>, StartError> {
+    let allow_remote = configuration.allow_remote;
     let mut listeners = Vec::new();
     for endpoint in &configuration.listen {
-        // The configuration has seen to it that remote addresses are meant.
         let listener = match endpoint {
             Endpoint::Unix(path) => Listener::unix(UnixSocket::bind(path)?),
-            Endpoint::Tcp(address) => Listener::tcp(*address, true).await?,
-            Endpoint::WebSocket(_) => return Err(StartError::NoWebSocket),
+            Endpoint::Tcp(address) => Listener::tcp(*address, allow_remote).await?,
+            Endpoint::WebSocket(address) => {
+                let allowed_origins = configuration.websocket.allowed_origins.clone();
+                let rules = WebSocketRules { allowed_origins, allow_remote };
+                Listener::web_socket(*address, rules).await?
+            }
         };
         configuration.log.announce(&format!("listening on {}", listener.address()));
         listeners.push(listener);

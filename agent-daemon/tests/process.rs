@@ -4,6 +4,7 @@
 
 use std::{
     io::{BufRead, BufReader, Read, Write},
+    net::TcpStream,
     os::unix::net::UnixStream,
     path::{Path, PathBuf},
     process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Output, Stdio},
@@ -58,8 +59,8 @@ impl Home {
         Daemon { input: process.stdin.take(), output: Some(output), process, last_id: 0 }
     }
 
-    /// Starts it on a socket, and waits until it listens.
-    fn listen(&self, arguments: &[&str]) -> Daemon {
+    /// Starts it on a socket, waits until it listens, and tells where.
+    fn listen_at(&self, arguments: &[&str]) -> (Daemon, String) {
         let mut daemon = self.start(arguments);
         let mut stderr = BufReader::new(daemon.process.stderr.take().unwrap());
         let mut line = String::new();
@@ -69,7 +70,11 @@ impl Home {
         }
         // Read on, or the daemon's log would be dropped.
         std::thread::spawn(move || std::io::copy(&mut stderr, &mut std::io::sink()));
-        daemon
+        (daemon, line.trim_end().rsplit(' ').next().unwrap().to_owned())
+    }
+
+    fn listen(&self, arguments: &[&str]) -> Daemon {
+        self.listen_at(arguments).0
     }
 }
 
@@ -330,6 +335,33 @@ fn stdio_and_sockets_reach_the_same_sessions() {
     drop(daemon.input.take());
     assert_eq!(daemon.end().code(), Some(0));
     assert_eq!(output.read_to_string(&mut String::new()).unwrap(), 0, "closed");
+}
+
+#[test]
+fn over_tcp_nobody_is_heard_without_the_token() {
+    let home = Home::new();
+    let (_daemon, address) = home.listen_at(&["--listen", "tcp:127.0.0.1:0"]);
+    let address = address.strip_prefix("tcp:").unwrap();
+    let file = home.path(".local/state/agent-daemon/token");
+    let mode = std::os::unix::fs::MetadataExt::mode(&std::fs::metadata(&file).unwrap());
+    assert_eq!(mode & 0o777, 0o600);
+    let token = std::fs::read_to_string(file).unwrap();
+    let mut input = TcpStream::connect(address).unwrap();
+    input.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut output = BufReader::new(input.try_clone().unwrap());
+    for (method, params) in [
+        ("health", json!({})),
+        ("initialize", json!({ "protocolVersion": 1, "clientInfo": { "name": "t" } })),
+    ] {
+        let call = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });
+        writeln!(input, "{call}").unwrap();
+        assert_eq!(read(&mut output).unwrap()["error"]["code"], 1010, "{method}");
+    }
+    let params = json!({
+        "protocolVersion": 1, "clientInfo": { "name": "t" }, "token": token.trim(),
+    });
+    ask(&mut input, &mut output, 2, "initialize", params);
+    assert_eq!(ask(&mut input, &mut output, 3, "health", json!({}))["connections"], 1);
 }
 
 #[test]

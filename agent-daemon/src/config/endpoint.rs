@@ -27,14 +27,6 @@ impl Endpoint {
             Endpoint::WebSocket(_) => "ws",
         }
     }
-
-    /// Whether other machines could reach it.
-    pub fn is_remote(&self) -> bool {
-        match self {
-            Endpoint::Unix(_) => false,
-            Endpoint::Tcp(address) | Endpoint::WebSocket(address) => !address.ip().is_loopback(),
-        }
-    }
 }
 
 impl FromStr for Endpoint {

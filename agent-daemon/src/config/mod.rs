@@ -89,6 +89,8 @@ pub struct Configuration {
     pub stdio: bool,
     /// Where to listen.
     pub listen: Vec<Endpoint>,
+    /// Whether other machines may be let in.
+    pub allow_remote: bool,
     /// The token's file; none when nothing that is listened on needs it.
     pub token_file: Option<PathBuf>,
     /// What is logged.
@@ -142,15 +144,6 @@ impl Configuration {
         let log = log_settings(flags.log_level, flags.log_format, &variable)?;
         let cwd = directory(flags.cwd.as_deref().unwrap_or(Path::new(".")), &around.current_dir)?;
         let listen = endpoints(flags.listen, flags.stdio, around, &variable)?;
-        if let Some(remote) = listen.iter().find(|endpoint| endpoint.is_remote())
-            && !flags.allow_remote
-        {
-            let problem = format!(
-                "{remote} is not on the loopback interface, so other machines could reach it; if \
-                 that is meant, add --allow-remote (the token then travels unencrypted)"
-            );
-            return Err(ConfigError::Setting { setting: "--listen".to_owned(), problem });
-        }
         Ok(Configuration {
             model: flags.model.or_else(|| variable("AGENT_DAEMON_MODEL")).or(file.model),
             providers: file.providers,
@@ -161,6 +154,7 @@ impl Configuration {
             websocket: file.websocket,
             cwd,
             stdio: flags.stdio,
+            allow_remote: flags.allow_remote,
             token_file: token_file(flags.token_file, &listen, around)?,
             listen,
             log,

@@ -196,12 +196,14 @@ fn stdio_alone_opens_no_socket_and_listen_adds_some() {
 }
 
 #[test]
-fn other_machines_reach_it_only_if_that_is_said() {
+fn a_token_is_kept_where_a_transport_needs_one() {
     let scene = Scene::new();
-    let error = scene.load(&["--listen", "ws:0.0.0.0:80"]).unwrap_err();
-    assert!(error.starts_with("--listen: ws:0.0.0.0:80 is not on the loopback"), "{error}");
-    let configuration = scene.load(&["--listen", "ws:0.0.0.0:80", "--allow-remote"]).unwrap();
-    assert!(configuration.token_file.unwrap().ends_with("state/agent-daemon/token"));
+    let token = |flags: &[&str]| scene.load(flags).unwrap().token_file;
+    assert_eq!(token(&["--listen", "unix:x"]), None);
+    let path = token(&["--listen", "unix:x", "--listen", "ws:127.0.0.1:0"]).unwrap();
+    assert!(path.ends_with("state/agent-daemon/token"));
+    let path = token(&["--listen", "tcp:127.0.0.1:0", "--token-file", "mine"]).unwrap();
+    assert!(path.ends_with("mine") && path.is_absolute());
 }
 
 #[test]
