@@ -398,28 +398,19 @@ impl Framing {
 /// Line ends between tokens become blanks (a client's own text may be echoed, and it may have been
 /// pretty-printed); U+2028 and U+2029 occur in strings only and are escaped (1.1).
 pub fn one_line(json: String) -> String {
-    let bytes = json.as_bytes();
-    let mut line = String::new();
-    // Invariant: what lies before it is in `line`, and it is a character's first byte.
-    let mut taken = 0;
-    for at in 0..bytes.len() {
-        let (replacement, length) = match bytes[at] {
-            b'\n' | b'\r' => (" ", 1),
-            0xe2 => match bytes[at..] {
-                [_, 0x80, 0xa8, ..] => ("\\u2028", 3),
-                [_, 0x80, 0xa9, ..] => ("\\u2029", 3),
-                _ => continue,
-            },
-            _ => continue,
-        };
-        line.push_str(&json[taken..at]);
-        line.push_str(replacement);
-        taken = at + length;
-    }
-    if taken == 0 {
+    // Four searches at memory's speed beat one look at each character, and seldom find anything.
+    if !['\n', '\r', '\u{2028}', '\u{2029}'].iter().any(|end| json.contains(*end)) {
         return json;
     }
-    line.push_str(&json[taken..]);
+    let mut line = String::with_capacity(json.len() + 16);
+    for letter in json.chars() {
+        match letter {
+            '\n' | '\r' => line.push(' '),
+            '\u{2028}' => line.push_str("\\u2028"),
+            '\u{2029}' => line.push_str("\\u2029"),
+            letter => line.push(letter),
+        }
+    }
     line
 }
 

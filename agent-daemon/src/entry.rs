@@ -34,12 +34,8 @@ impl Entry {
         let head = format!(r#"{{"seq":{},"#, event.seq);
         let rest = event_json.strip_prefix(&head).expect("`seq` is an event's first field");
         let head = format!(r#"{{"sessionId":{session},"seq":{},"#, event.seq);
-        let delta = delta_of(&event.kind).and_then(|delta| {
-            let delta = json(delta);
-            let before = rest.strip_suffix('}')?.strip_suffix(delta.as_str())?;
-            let start = head.len() + before.len() + 1;
-            Some(start..start + delta.len() - 2)
-        });
+        let delta = has_delta(&event.kind).then(|| delta_in(rest)).flatten();
+        let delta = delta.map(|range| range.start + head.len()..range.end + head.len());
         let bit = bit_of(&event.kind);
         Entry { seq: event.seq, bit, json: (head.clone() + rest).into(), rest: head.len(), delta }
     }
@@ -127,13 +123,21 @@ fn bits_of(field: &str, names: &[String]) -> Result<u32, RpcError> {
     })
 }
 
-fn delta_of(kind: &EventKind) -> Option<&str> {
-    match kind {
-        EventKind::TextDelta { delta, .. }
-        | EventKind::ThinkingDelta { delta, .. }
-        | EventKind::ToolCallDelta { delta, .. } => Some(delta),
-        _ => None,
-    }
+fn has_delta(kind: &EventKind) -> bool {
+    matches!(
+        kind,
+        EventKind::TextDelta { .. }
+            | EventKind::ThinkingDelta { .. }
+            | EventKind::ToolCallDelta { .. }
+    )
+}
+
+/// Where the text of an event's last field is. Inside a string the quotes would be escaped, so
+/// that only the field itself can be found.
+fn delta_in(json: &str) -> Option<Range<usize>> {
+    const FIELD: &str = r#","delta":""#;
+    let start = json.find(FIELD)? + FIELD.len();
+    Some(start..json.strip_suffix(r#""}"#)?.len())
 }
 
 /// A bit for each type, in the order of [`EVENT_TYPES`].
@@ -231,7 +235,7 @@ mod tests {
             text(8, 1, "b"),
             call(9, "c1", "{"),
             call(10, "c1", "}"),
-            call(11, "c2", "{"),
+            call(11, "c,\"delta\":\"", "{"),
             text(13, 0, "x"),
         ];
         let story: Vec<String> = frames(&events, true, 4)
