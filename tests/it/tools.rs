@@ -1,0 +1,248 @@
+//! Contract, section 11: tools.
+
+use agent_core::{Block, Gate, Message, Step, ToolError, ToolOutput};
+use serde_json::{Value, json};
+use support::{Play, Script, ScriptedTool, ToolStep, must};
+
+fn work() -> ScriptedTool {
+    ScriptedTool::new("work")
+}
+
+async fn call(arguments: &str, tool: &ScriptedTool) -> Play {
+    let play =
+        Script::new().call("a", "work", arguments).says("done").tool(tool.clone()).play().await;
+    assert_eq!(play.last_run(), "stop");
+    play
+}
+
+fn result(play: &Play) -> agent_core::ToolResultMessage {
+    let messages = play.agent.snapshot().state.messages;
+    let Message::ToolResult(result) = &**messages.get(2).unwrap() else { panic!() };
+    result.clone()
+}
+
+// 11.1
+#[tokio::test]
+async fn arguments_are_validated_and_the_error_names_the_field() {
+    let tool = work().takes(json!({
+        "type": "object",
+        "properties": { "path": { "type": "string" }, "limit": { "type": "integer", "minimum": 1 } },
+        "required": ["path"],
+        "additionalProperties": false,
+    }));
+    for (arguments, complaints) in [
+        (r#"{"path": 7}"#, vec!["/path"]),
+        (r#"{"path": "x", "limit": 0}"#, vec!["/limit"]),
+        (r#"{}"#, vec!["path"]),
+        ("", vec!["path"]),
+        (r#"{"path": "x", "pth": 1}"#, vec!["pth"]),
+        (r#"{"path": 7, "limit": "x"}"#, vec!["/path", "/limit"]),
+    ] {
+        let play = call(arguments, &tool).await;
+        let text = agent_core::text_of(&result(&play).content);
+        assert!(result(&play).is_error);
+        for complaint in complaints {
+            assert!(text.contains(complaint), "{arguments}: {text}");
+        }
+    }
+    assert!(tool.calls().is_empty());
+    call(r#"{"path": "x", "limit": 1}"#, &tool).await;
+    assert_eq!(tool.calls(), [json!({ "path": "x", "limit": 1 })]);
+}
+
+// 11.1
+#[tokio::test]
+async fn the_model_is_told_name_description_and_schema() {
+    let schema = json!({ "type": "object", "properties": { "path": {} } });
+    let play = call("{}", &work().takes(schema.clone())).await;
+    let spec = &play.model.requests()[0].tools[0];
+    assert_eq!(
+        (&*spec.name, &*spec.description, &spec.parameters),
+        ("work", "the tool work", &schema)
+    );
+}
+
+// 11.1
+#[tokio::test]
+async fn a_value_that_does_not_fit_is_not_repeated_to_the_model() {
+    let schema = json!({ "type": "object", "properties": { "key": { "type": "integer" } } });
+    let play = call(r#"{"key": "sk-secret"}"#, &work().takes(schema)).await;
+    assert!(!agent_core::text_of(&result(&play).content).contains("sk-secret"));
+}
+
+// 11.1
+#[tokio::test]
+async fn arguments_that_are_not_a_json_object_never_run_and_stay_a_string() {
+    let tool = work();
+    let deep = format!("{}1{}", "[".repeat(99), "]".repeat(99));
+    let deep = format!(r#"{{"x": {deep}}}"#);
+    for arguments in ["{", "[]", "7", "null", r#""x""#, r#"{"path": "/et"#, "{} {}", &deep] {
+        let play = call(arguments, &tool).await;
+        assert!(result(&play).is_error, "{arguments}");
+        let messages = play.agent.snapshot().state.messages;
+        let Message::Assistant(answer) = &**messages.get(1).unwrap() else { panic!() };
+        assert_eq!(answer.tool_calls().next().unwrap().arguments, Value::String(arguments.into()));
+    }
+    assert!(tool.calls().is_empty());
+    // None at all counts as an empty object.
+    call(" ", &tool).await;
+    assert_eq!(tool.calls(), [json!({})]);
+}
+
+// 11.1
+#[tokio::test]
+async fn a_schema_that_is_not_valid_is_the_tools_fault_and_an_error_result() {
+    let play = call("{}", &work().takes(json!({ "type": "no such type" }))).await;
+    assert!(agent_core::text_of(&result(&play).content).contains("schema of the tool work"));
+}
+
+// 11.2
+#[tokio::test]
+async fn whatever_goes_wrong_in_a_call_is_a_paired_error_result_and_the_run_goes_on() {
+    struct Unserialisable;
+    impl serde::Serialize for Unserialisable {
+        fn serialize<S: serde::Serializer>(&self, _: S) -> Result<S::Ok, S::Error> {
+            Err(serde::ser::Error::custom("no JSON"))
+        }
+    }
+    let deep = || (0..200).fold(json!({}), |inner, _| json!({ "in": inner }));
+    let cases = [
+        (work().step(ToolStep::Fails("no such file")), "no such file"),
+        (work().step(ToolStep::Panics), "The tool panicked: the tool's script says so"),
+        (
+            work().runs(|_, _| -> std::future::Ready<_> { panic!("early") }),
+            "The tool panicked: early",
+        ),
+        (
+            work().runs(|_, _| async { ToolOutput::text("x").with_details(Unserialisable) }),
+            "cannot be serialised: no JSON",
+        ),
+        (
+            work().runs(move |_, _| async move { ToolOutput::text("x").with_details(deep()) }),
+            "nest deeper than 64",
+        ),
+        (
+            work().runs(move |_, _| async move {
+                Err(ToolError::from(ToolOutput::text("x").with_details(deep())?))
+            }),
+            "nest deeper than 64",
+        ),
+        (ScriptedTool::new("other"), r#"There is no tool named "work"; the tools are other."#),
+    ];
+    for (tool, complaint) in cases {
+        let play = call("{}", &tool).await;
+        let result = result(&play);
+        assert_eq!(
+            (&*result.tool_call_id, &*result.tool_name, result.is_error),
+            ("a", "work", true)
+        );
+        let text = agent_core::text_of(&result.content);
+        assert!(text.contains(complaint), "{text}");
+    }
+}
+
+// 11.2
+#[tokio::test]
+async fn an_error_keeps_its_content_and_details() {
+    let tool = work().runs(|_, _| async {
+        let content = vec![Block::text("exit 1"), Block::image("image/png", "eA==")];
+        Err(ToolOutput { content, details: Some(json!({ "exit": 1 })) }.into())
+    });
+    let play = call("{}", &tool).await;
+    assert_eq!(result(&play).content.len(), 2);
+    assert_eq!(result(&play).details, Some(json!({ "exit": 1 })));
+}
+
+// 11.2
+#[tokio::test]
+async fn calls_with_one_id_are_told_apart_and_stay_paired() {
+    let play = Script::new()
+        .answers([
+            Step::call(0, "a", "work", r#"{"n": 0}"#),
+            Step::call(1, "a", "work", r#"{"n": 1}"#),
+            Step::call(2, "", "work", r#"{"n": 2}"#),
+            Step::call(3, "", "work", r#"{"n": 3}"#),
+            Step::call(4, "a_1", "work", r#"{"n": 4}"#),
+        ])
+        .says("done")
+        .tool(work())
+        .play()
+        .await;
+    let messages = play.agent.snapshot().state.messages;
+    let Message::Assistant(answer) = &**messages.get(1).unwrap() else { panic!() };
+    let mut ids: Vec<&str> = answer.tool_calls().map(|call| &*call.id).collect();
+    assert_eq!(ids[0], "a");
+    ids.sort_unstable();
+    ids.dedup();
+    assert_eq!((ids.len(), ids.contains(&"")), (5, false));
+    assert_eq!(messages.len(), 8);
+}
+
+// 11.2
+#[tokio::test]
+async fn of_two_tools_with_one_name_the_first_counts() {
+    let first = work().step(ToolStep::Says("first"));
+    let play = Script::new()
+        .calls([("a", "work")])
+        .says("done")
+        .tool(first)
+        .tool(work().step(ToolStep::Says("second")))
+        .play()
+        .await;
+    assert!(play.transcript().contains(r#"result a "first""#));
+    assert_eq!(play.model.requests()[0].tools.len(), 1);
+}
+
+// 11.2
+#[tokio::test]
+async fn updates_that_come_after_their_call_has_ended_are_dropped() {
+    // The context of the first call is kept and used: beside a running call, and in a later run.
+    let kept: std::sync::Arc<std::sync::Mutex<Option<agent_core::ToolContext>>> =
+        Default::default();
+    let keep = kept.clone();
+    let late = kept.clone();
+    let gate = Gate::new();
+    let play = Script::new()
+        .calls([("a", "keeps"), ("b", "slow")])
+        .says("one")
+        .calls([("a", "slow")])
+        .says("two")
+        .tool(ScriptedTool::new("keeps").runs(move |_, context| {
+            *keep.lock().unwrap() = Some(context);
+            async { Ok(ToolOutput::text("kept")) }
+        }))
+        .tool(ScriptedTool::new("slow").waits(&gate))
+        .on("tool_end(a)", move |_| {
+            late.lock().unwrap().as_ref().unwrap().update(ToolOutput::text("late"));
+        })
+        .stage();
+    let run = play.prompt("go");
+    play.timeline.reached("tool_end(a)").await;
+    gate.release();
+    must(run).await.unwrap();
+    let run = play.prompt("again");
+    kept.lock().unwrap().as_ref().unwrap().update(ToolOutput::text("later"));
+    must(run).await.unwrap();
+    play.settle().await;
+    assert_eq!(play.timeline.only(&["tool_update"]), "");
+}
+
+// 11.2
+#[tokio::test]
+async fn a_tool_that_floods_updates_delays_nobody() {
+    let play = Script::new()
+        .calls([("a", "floods"), ("b", "work")])
+        .says("done")
+        .tool(ScriptedTool::new("floods").runs(|_, context| async move {
+            for _ in 0..10_000 {
+                context.update(ToolOutput::text("x"));
+            }
+            Ok(ToolOutput::text("flooded"))
+        }))
+        .tool(work())
+        .play()
+        .await;
+    let updates = play.timeline.only(&["tool_update"]).split(' ').count();
+    assert!(updates <= 64, "{updates}");
+    assert!(play.transcript().contains(r#"result a "flooded""#));
+}
