@@ -246,3 +246,31 @@ async fn a_tool_that_floods_updates_delays_nobody() {
     assert!(updates <= 64, "{updates}");
     assert!(play.transcript().contains(r#"result a "flooded""#));
 }
+
+// 11.3
+#[tokio::test]
+async fn the_built_in_four_read_write_edit_and_run_commands() {
+    let directory = tempfile::tempdir().unwrap();
+    let policy = agent_daemon::tool::ToolPolicy::default();
+    let root = directory.path().canonicalize().unwrap();
+    let workspace = agent_daemon::tool::Workspace::new(root, policy, Vec::new());
+    let calls = [
+        ("w", "write", r#"{"path": "a.txt", "content": "one two"}"#),
+        ("e", "edit", r#"{"path": "a.txt", "edits": [{"oldText": "two", "newText": "three"}]}"#),
+        ("r", "read", r#"{"path": "a.txt"}"#),
+        ("b", "bash", r#"{"command": "cat a.txt; exit 3"}"#),
+    ];
+    let play = calls
+        .into_iter()
+        .fold(Script::new(), |script, (id, tool, arguments)| script.call(id, tool, arguments));
+    let play = play
+        .says("done")
+        .with(|options| options.tools = agent_daemon::tool::built_in(workspace.into()))
+        .play()
+        .await;
+    assert_eq!(play.agent.snapshot().state.config.tools, ["read", "write", "edit", "bash"]);
+    let transcript = play.transcript();
+    assert_eq!(std::fs::read_to_string(directory.path().join("a.txt")).unwrap(), "one three");
+    assert!(transcript.contains(r#"result r "one three"#), "{transcript}");
+    assert!(transcript.contains(r#"result! b "one three"#), "{transcript}");
+}
