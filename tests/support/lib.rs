@@ -7,6 +7,7 @@
 pub mod daemon;
 mod hooks;
 mod laws;
+pub mod process;
 mod script;
 mod timeline;
 mod tool;
