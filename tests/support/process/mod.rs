@@ -23,7 +23,7 @@ pub use peer::{Peer, story};
 pub use stock::{needed, node_modules, program, python};
 
 /// How long anything may take that is bound to happen. Long, since the machine may be crowded.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const PATIENCE: Duration = Duration::from_secs(120);
 
 /// What comes of something outside our control, which sends us no event when it changes.
 ///
