@@ -6,7 +6,7 @@ use clap::Parser;
 
 use crate::{
     arguments::Arguments,
-    commands,
+    commands::{self, remark},
     exit::{Exit, Failure},
     start::DAEMON_ARGUMENT,
 };
@@ -38,10 +38,8 @@ pub fn cli_main() -> ExitCode {
 fn complain(failure: &Failure, json: bool) -> Exit {
     match failure.object() {
         _ if failure.is_quiet() => {}
-        Some(object) if json => {
-            eprintln!("{}", serde_json::to_string(object).unwrap_or_default());
-        }
-        _ => eprintln!("agent-client: {failure}"),
+        Some(object) if json => remark(&serde_json::to_string(object).unwrap_or_default()),
+        _ => remark(&format!("agent-client: {failure}")),
     }
     failure.exit()
 }

@@ -30,6 +30,8 @@ use crate::{
 const PATIENCE: Duration = Duration::from_secs(30);
 /// How long a child may take to settle its runs when we leave. The daemon gives itself 10 s.
 const CHILD_PATIENCE: Duration = Duration::from_secs(12);
+/// How much a daemon says on stderr.
+const LOG_VARIABLE: &str = "AGENT_DAEMON_LOG";
 /// As long as the longest message that is read over bytes.
 const MAX_MESSAGE_BYTES: usize = 1 << 30;
 
@@ -115,6 +117,11 @@ pub enum ConnectError {
 }
 
 impl ConnectError {
+    /// Whether there is no daemon, as opposed to one that cannot be used.
+    pub fn is_absence(&self) -> bool {
+        matches!(self, ConnectError::NoDaemon { .. } | ConnectError::ChildEnded)
+    }
+
     /// Whether trying again soon may help.
     pub fn is_passing(&self) -> bool {
         match self {
@@ -210,13 +217,13 @@ impl Connector {
                 Client::over(reader, writer, None).await
             }
             Endpoint::Tcp(to) => {
-                let token = self.token()?;
                 let (reader, writer) = tcp(to).await?.into_split();
+                let token = self.token()?;
                 Client::over(reader, writer, Some(token)).await
             }
             Endpoint::WebSocket(url) => {
-                let token = self.token()?;
                 let (sink, stream) = web_socket(url).await?.split();
+                let token = self.token()?;
                 Client::greet(SocketSender(sink), SocketReceiver(stream), Some(token)).await
             }
             Endpoint::Stdio(command) => {
@@ -284,7 +291,12 @@ async fn web_socket(
 }
 
 fn spawn(command: &str) -> io::Result<Child> {
-    Command::new("sh")
+    let mut shell = Command::new("sh");
+    if std::env::var_os(LOG_VARIABLE).is_none() {
+        // Its stderr is the user's screen.
+        shell.env(LOG_VARIABLE, "warn");
+    }
+    shell
         .args(["-c", command])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())

@@ -26,8 +26,7 @@ use self::{
 };
 use crate::{
     catch_up::{missed, transcript_len},
-    commands::{Context, state::told},
-    connect::ConnectError,
+    commands::{Context, remark, state::told},
     exit::{Exit, Failure},
     fold::{Missed, Step},
     harmless::one_line,
@@ -122,7 +121,7 @@ impl Attached {
             let left = tokio::select! {
                 change = self.mirror.next() => match change {
                     Ok(change) => self.changed(change).await?,
-                    Err(MirrorError::Connect(ConnectError::NoDaemon { .. })) => {
+                    Err(MirrorError::Connect(error)) if error.is_absence() => {
                         let why = "the daemon is gone; the next command starts a new one";
                         Some(Leave::Because(Exit::NoConnection, why.to_owned()))
                     }
@@ -150,7 +149,7 @@ impl Attached {
         match leave {
             Leave::Wanted => Ok(Exit::Done),
             Leave::Because(exit, why) => {
-                eprintln!("agent-client: {why}");
+                remark(&format!("agent-client: {why}"));
                 Ok(exit)
             }
         }

@@ -3,7 +3,7 @@
 use agent_daemon::protocol::{Method, Shutdown, ShutdownParams, ShutdownScope};
 use serde_json::{Map, Value, value::RawValue};
 
-use super::{Context, input, line};
+use super::{Context, input, line, remark};
 use crate::exit::{Exit, Failure};
 
 /// The methods that speak of one session.
@@ -44,7 +44,13 @@ pub(super) async fn call(
 }
 
 pub(super) async fn shutdown(context: &Context) -> Result<Exit, Failure> {
-    let client = context.connector.connect().await?;
+    let client = match context.connector.connect().await {
+        Err(error) if error.is_absence() => {
+            remark("no daemon is running");
+            return Ok(Exit::Done);
+        }
+        client => client?,
+    };
     let scope = Some(ShutdownScope::Daemon);
     let params = ShutdownParams { scope, ..ShutdownParams::default() };
     let pid = client.server().server_info.pid;

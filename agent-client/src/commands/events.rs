@@ -6,7 +6,7 @@ use super::{Context, line};
 use crate::{
     exit::{Exit, Failure},
     fold::{Missed, Step},
-    mirror::{Beginning, Change, Mirror},
+    mirror::{Beginning, Change, Mirror, MirrorError},
     render::{Renderer, Tone},
     screen::Screen,
 };
@@ -19,9 +19,18 @@ pub(super) async fn events(context: &Context, from: Option<u64>) -> Result<Exit,
         None => Beginning::Snapshot(MessagesWanted::None),
     };
     let mut mirror = Mirror::new(client, context.dial(), context.choice()?, beginning).await?;
-    let mut view = View { renderer: Renderer::with_prompts(), screen: Screen::of_process() };
+    let mut view = View {
+        wants_past: from.is_some(),
+        renderer: Renderer::with_prompts(),
+        screen: Screen::of_process(),
+    };
     loop {
-        let change = mirror.next().await?;
+        let change = match mirror.next().await {
+            Err(MirrorError::Connect(error)) if error.is_absence() => {
+                return Err(Failure::Gone("the daemon is gone".to_owned()));
+            }
+            change => change?,
+        };
         if let (true, Change::Frame { json, .. }) = (context.json, &change) {
             line(json.get())?;
         }
@@ -41,6 +50,8 @@ pub(super) async fn events(context: &Context, from: Option<u64>) -> Result<Exit,
 }
 
 struct View {
+    /// Whether the user asked for events of before.
+    wants_past: bool,
     renderer: Renderer,
     screen: Screen,
 }
@@ -60,9 +71,10 @@ impl View {
                 self.screen.show(&self.renderer.event(&frame.event))?;
             }
             (Step::Snapshot(missed), _) => {
-                if missed != Missed::Nothing {
+                if missed != Missed::Nothing || self.wants_past {
                     self.renderer.forget();
-                    self.screen.note(Tone::Warning, "some events are missing here")?;
+                    self.screen
+                        .note(Tone::Warning, "events are missing here: they are not held")?;
                 }
                 if let Some(partial) = mirror.state().and_then(|state| state.partial.as_ref()) {
                     self.screen.show(&self.renderer.partial(partial))?;

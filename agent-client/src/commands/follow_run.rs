@@ -11,7 +11,6 @@ use agent_daemon::protocol::{Abort, AbortParams, Control, Frame, WaitForIdle, Wa
 use super::{interrupts::Interrupts, line};
 use crate::{
     catch_up::{missed, transcript_len},
-    connect::ConnectError,
     exit::{Exit, Failure},
     fold::{Missed, Step},
     mirror::{Change, Mirror, MirrorError},
@@ -178,7 +177,7 @@ impl FollowRun {
         // What of the answer there was has its own line; that nobody sees it is no new failure.
         let _ = self.screen.show(&[Piece::AnswerEnd]);
         match error {
-            MirrorError::Connect(ConnectError::NoDaemon { .. } | ConnectError::ChildEnded) => {
+            MirrorError::Connect(error) if error.is_absence() => {
                 Failure::Gone(format!("the daemon is gone, and run {} with it", self.run_id))
             }
             error => error.into(),

@@ -116,6 +116,14 @@ impl Context {
         Ok((client, Some(id)))
     }
 
+    /// Connects again, after the connection was lost.
+    async fn reconnect(&self) -> Result<Arc<Client>, Failure> {
+        (self.dial())().await.map_err(|error| match error {
+            error if error.is_absence() => Failure::Gone("the daemon is gone".to_owned()),
+            error => error.into(),
+        })
+    }
+
     /// How to connect again.
     pub(crate) fn dial(&self) -> crate::connect::Dial {
         self.connector.dial()
@@ -151,11 +159,17 @@ impl Context {
         told: impl FnOnce(T) -> String,
     ) -> Result<Exit, Failure> {
         self.print(client, method, params, |result| {
-            eprintln!("{}", told(result));
+            remark(&told(result));
             String::new()
         })
         .await
     }
+}
+
+/// Says something beside stdout.
+pub(crate) fn remark(text: &str) {
+    // Whoever has closed stderr does not want to know.
+    let _ = writeln!(io::stderr(), "{text}");
 }
 
 /// Prints a line on stdout.

@@ -32,7 +32,7 @@ pub(super) async fn wait_for_idle(
     let result: Box<RawValue> = loop {
         match client.call_json(WaitForIdle::NAME, &params).await {
             // The run goes on without us. A daemon that does not is found out by connecting.
-            Err(CallError::Lost(_)) => client = (context.dial())().await?,
+            Err(CallError::Lost(_)) => client = context.reconnect().await?,
             result => break result?,
         }
         if client.server().instance_id != instance_id {
