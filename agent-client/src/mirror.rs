@@ -65,7 +65,7 @@ pub struct Mirror {
     dial: Dial,
     choice: SessionChoice,
     patience: Duration,
-    messages: Option<MessagesWanted>,
+    beginning: Beginning,
     link: Link,
     fold: Fold,
     // Kept here, and not in `next`, so that `next` can be dropped while it waits.
@@ -90,26 +90,13 @@ impl Mirror {
         choice: SessionChoice,
         beginning: Beginning,
     ) -> Result<Self, CallError> {
-        let session_id = choice.id(&client).await?;
-        let mut params =
-            SubscribeParams { session_id: Some(session_id.clone()), ..SubscribeParams::default() };
         let mut fold = Fold::default();
-        let mut messages = None;
-        match beginning {
-            Beginning::Snapshot(wanted) => {
-                (params.snapshot, params.messages, messages) =
-                    (Some(true), Some(wanted), Some(wanted));
-            }
-            Beginning::After(seq) => {
-                params.from_seq = Some(seq);
-                fold.cursor.seq = seq;
-            }
-            Beginning::Now => {}
+        if let Beginning::After(seq) = beginning {
+            fold.cursor.seq = seq;
         }
-        let frames = client.subscribe(&params).await?;
-        let link = Link { client, session_id, frames };
+        let link = subscribe(client, &choice, beginning, &fold.cursor).await?;
         let patience = Duration::from_secs(3);
-        Ok(Mirror { dial, choice, patience, messages, link, fold, resuming: None })
+        Ok(Mirror { dial, choice, patience, beginning, link, fold, resuming: None })
     }
 
     /// For how long a lost daemon is looked for; 3 s unless this is called.
@@ -169,8 +156,8 @@ impl Mirror {
             dial: self.dial.clone(),
             client: self.link.client.clone(),
             choice: self.choice.clone(),
+            beginning: self.beginning,
             cursor: self.fold.cursor.clone(),
-            messages: self.messages,
         };
         let deadline = Instant::now() + self.patience;
         resume.until(deadline).boxed()
@@ -182,8 +169,8 @@ struct Resume {
     dial: Dial,
     client: Arc<Client>,
     choice: SessionChoice,
+    beginning: Beginning,
     cursor: Cursor,
-    messages: Option<MessagesWanted>,
 }
 
 impl Resume {
@@ -204,24 +191,46 @@ impl Resume {
         if !self.client.is_connected() {
             self.client = (self.dial)().await?;
         }
-        let session_id = self.choice.id(&self.client).await?;
-        let mut params = SubscribeParams {
-            session_id: Some(session_id.clone()),
-            from_seq: Some(self.cursor.seq),
-            instance_id: self.cursor.instance_id.clone(),
-            messages: self.messages,
-            ..SubscribeParams::default()
-        };
-        let frames = match self.client.subscribe(&params).await {
-            Err(error) if matches!(error.reason(), Some(RpcError::SeqOutOfRange { .. })) => {
-                (params.from_seq, params.instance_id) = (None, None);
-                params.snapshot = Some(true);
-                self.client.subscribe(&params).await?
-            }
-            subscribed => subscribed?,
-        };
-        Ok(Link { client: self.client.clone(), session_id, frames })
+        Ok(subscribe(self.client.clone(), &self.choice, self.beginning, &self.cursor).await?)
     }
+}
+
+/// Subscribes to what comes after the cursor.
+async fn subscribe(
+    client: Arc<Client>,
+    choice: &SessionChoice,
+    beginning: Beginning,
+    cursor: &Cursor,
+) -> Result<Link, CallError> {
+    let session_id = choice.id(&client).await?;
+    let mut params =
+        SubscribeParams { session_id: Some(session_id.clone()), ..SubscribeParams::default() };
+    match (&cursor.instance_id, beginning) {
+        // Whoever has seen nothing yet begins as at first.
+        (None, Beginning::Snapshot(_)) => params.snapshot = Some(true),
+        (None, Beginning::Now) => {}
+        (instance_id, _) => {
+            params.from_seq = Some(cursor.seq);
+            params.instance_id.clone_from(instance_id);
+        }
+    }
+    if let Beginning::Snapshot(messages) = beginning {
+        params.messages = Some(messages);
+    }
+    let frames = match client.subscribe(&params).await {
+        // Ahead of what there is, by a number that is not the user's own: the past is another one.
+        Err(error) if cursor.instance_id.is_some() && is_out_of_range(&error) => {
+            (params.from_seq, params.instance_id) = (None, None);
+            params.snapshot = Some(true);
+            client.subscribe(&params).await?
+        }
+        subscribed => subscribed?,
+    };
+    Ok(Link { client, session_id, frames })
+}
+
+fn is_out_of_range(error: &CallError) -> bool {
+    matches!(error.reason(), Some(RpcError::SeqOutOfRange { .. }))
 }
 
 impl MirrorError {

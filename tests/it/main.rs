@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod abort;
+mod client_mirror;
 mod daemon_calls;
 mod daemon_sessions;
 mod daemon_timeline;

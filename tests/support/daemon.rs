@@ -74,11 +74,20 @@ impl InMemory {
         self.connect_by(Transport::Stdio)
     }
 
-    /// Connects by a transport.
-    pub fn connect_by(&self, transport: Transport) -> Peer {
+    /// Connects with nothing but bytes, for a client that is not ours to write.
+    pub fn stream(&self) -> DuplexStream {
+        self.serve(Transport::Stdio).0
+    }
+
+    fn serve(&self, transport: Transport) -> (DuplexStream, JoinHandle<Ending>) {
         let (ours, theirs) = duplex(64 * 1024);
         let (reader, writer) = split(theirs);
-        let serving = tokio::spawn(serve_bytes(self.server.clone(), reader, writer, transport));
+        (ours, tokio::spawn(serve_bytes(self.server.clone(), reader, writer, transport)))
+    }
+
+    /// Connects by a transport.
+    pub fn connect_by(&self, transport: Transport) -> Peer {
+        let (ours, serving) = self.serve(transport);
         let (reader, writer) = split(ours);
         Peer {
             writer: Some(writer),
