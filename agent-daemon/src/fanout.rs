@@ -119,6 +119,9 @@ struct Log {
     head: u64,
     /// The weight of all entries.
     weight: usize,
+    /// The one frame that is larger than all that may wait and passes whole (4.6): its number and
+    /// its weight, which is held against nobody.
+    outsize: Option<(u64, usize)>,
     readers: HashMap<ReaderId, Reader>,
     next_reader: u64,
     last_word: Option<Arc<str>>,
@@ -129,7 +132,7 @@ struct Reader {
     backlog: Arc<Backlog>,
     /// Everything up to this number was taken or was not wanted.
     cursor: u64,
-    // Invariant: the weight of the wanted entries behind `cursor`, and this reader's share of
+    // Invariant: the burden of the wanted entries behind `cursor`, and this reader's share of
     // `backlog.waiting`; 0 while `lost`.
     waiting: usize,
     /// How much of it was there to be replayed from the start, and is not held against the reader.
@@ -152,6 +155,7 @@ impl EventLog {
             entries: VecDeque::new(),
             head: snapshot().seq,
             weight: 0,
+            outsize: None,
             readers: HashMap::new(),
             next_reader: 0,
             last_word: None,
@@ -302,22 +306,41 @@ impl Log {
         if entry.seq != self.head + 1 {
             // A gap would make every replay across it wrong.
             self.weight = 0;
+            self.outsize = None;
             self.entries.clear();
             self.readers.values_mut().for_each(Reader::lose);
         }
         self.head = entry.seq;
         self.weight += entry.weight();
+        if entry.weight() > limits.backlog_bytes && !self.outsize_waits() {
+            self.outsize = Some((entry.seq, entry.weight()));
+        }
+        let burden = self.burden(&entry);
         for reader in self.readers.values_mut() {
             if reader.lost || reader.cursor >= entry.seq {
                 continue;
             }
             if reader.filter.admits(&entry) {
-                reader.count(&entry, limits.backlog_bytes);
+                reader.count(burden, limits.backlog_bytes);
             }
             reader.backlog.wake.notify_one();
         }
         self.entries.push_back(entry);
         self.trim(limits);
+    }
+
+    /// Whether there is an outsize frame that someone has not taken.
+    fn outsize_waits(&self) -> bool {
+        let waits = |seq| self.readers.values().any(|reader| !reader.lost && reader.cursor < seq);
+        self.outsize.is_some_and(|(seq, _)| waits(seq))
+    }
+
+    /// What an entry counts for as long as a reader has not taken it.
+    fn burden(&self, entry: &Entry) -> usize {
+        match self.outsize {
+            Some((seq, _)) if seq == entry.seq => 0,
+            _ => entry.weight(),
+        }
     }
 
     /// Drops the oldest entries that are over the bounds and that nobody needs.
@@ -326,7 +349,8 @@ impl Log {
             && (self.entries.len() > limits.replay_events || self.weight > limits.replay_bytes)
         {
             // A reader whose filter lets little through may hold on to much that it will skip.
-            let too_much = self.weight > limits.replay_bytes + limits.backlog_bytes;
+            let outsize = self.outsize.map_or(0, |(_, weight)| weight);
+            let too_much = self.weight - outsize > limits.replay_bytes + limits.backlog_bytes;
             let front = self.entries[0].clone();
             let mut is_needed = false;
             for reader in self.readers.values_mut() {
@@ -343,6 +367,7 @@ impl Log {
                 return;
             }
             self.weight -= front.weight();
+            self.outsize = self.outsize.filter(|(seq, _)| *seq != front.seq);
             self.entries.pop_front();
         }
     }
@@ -385,7 +410,7 @@ impl Log {
     fn place(&mut self, id: ReaderId, seq: u64) {
         let Some(filter) = self.readers.get(&id).map(|reader| reader.filter) else { return };
         let wanted = self.after(seq).filter(|entry| filter.admits(entry));
-        let waiting = wanted.map(|entry| entry.weight()).sum();
+        let waiting = wanted.map(|entry| self.burden(entry)).sum();
         if let Some(reader) = self.readers.get_mut(&id) {
             reader.cursor = seq;
             reader.set_waiting(waiting);
@@ -398,7 +423,8 @@ impl Log {
         if reader.lost {
             return nothing(reader.cursor, Then::Lagged);
         }
-        let (filter, mut cursor, mut bytes) = (reader.filter, reader.cursor, 0);
+        let (filter, mut cursor) = (reader.filter, reader.cursor);
+        let (mut bytes, mut burden) = (0, 0);
         let mut entries = Vec::new();
         for entry in self.after(cursor) {
             if bytes >= max_bytes {
@@ -406,6 +432,7 @@ impl Log {
             }
             if filter.admits(entry) {
                 bytes += entry.weight();
+                burden += self.burden(entry);
                 entries.push(entry.clone());
             }
             cursor = entry.seq;
@@ -417,7 +444,7 @@ impl Log {
         };
         if let Some(reader) = self.readers.get_mut(&id) {
             reader.cursor = cursor;
-            reader.set_waiting(reader.waiting - bytes);
+            reader.set_waiting(reader.waiting - burden);
         }
         Taken { entries, passed: cursor, then }
     }
@@ -425,13 +452,11 @@ impl Log {
 
 impl Reader {
     /// Counts a wanted entry, unless that is too much.
-    fn count(&mut self, entry: &Entry, max_waiting: usize) {
-        let before = self.backlog.waiting();
-        // One frame may be larger than all that may wait; it passes whole.
-        if before > 0 && before + entry.weight() > max_waiting + self.replaying {
+    fn count(&mut self, burden: usize, max_waiting: usize) {
+        if self.backlog.waiting() + burden > max_waiting + self.replaying {
             return self.lose();
         }
-        self.set_waiting(self.waiting + entry.weight());
+        self.set_waiting(self.waiting + burden);
     }
 
     fn lose(&mut self) {

@@ -4,6 +4,7 @@
 
 mod abort;
 mod client_mirror;
+mod daemon_attach;
 mod daemon_calls;
 mod daemon_sessions;
 mod daemon_timeline;
