@@ -57,10 +57,14 @@ impl Daemon {
     pub fn new(blueprint: Blueprint) -> Self {
         let instance_id: Arc<str> = uuid::Uuid::new_v4().to_string().into();
         let configuration = &blueprint.configuration;
-        let listen = configuration.listen.iter().map(|endpoint| endpoint.transport());
+        let mut transports = Vec::new();
         let stdio = configuration.stdio.then_some("stdio");
-        let mut transports: Vec<String> = stdio.into_iter().chain(listen).map(Into::into).collect();
-        transports.dedup();
+        let listen = configuration.listen.iter().map(|endpoint| endpoint.transport());
+        for transport in stdio.into_iter().chain(listen).map(str::to_owned) {
+            if !transports.contains(&transport) {
+                transports.push(transport);
+            }
+        }
         Daemon {
             max_message_bytes: configuration.limits.max_message_bytes as usize,
             transports,

@@ -10,8 +10,6 @@ use jsonrpsee::types::ErrorObjectOwned;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{idempotency::Conflict, model::ModelUnavailable};
-
 /// What a call may be refused with. Its text is for people and says what to do; clients branch on
 /// the code or on `data.kind`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize, JsonSchema)]
@@ -294,18 +292,6 @@ impl From<ContinueError> for RpcError {
             ContinueError::Busy(busy) => busy.into(),
             ContinueError::NothingToContinue => RpcError::NothingToContinue,
         }
-    }
-}
-
-impl From<Conflict> for RpcError {
-    fn from(conflict: Conflict) -> Self {
-        RpcError::IdempotencyConflict { message_id: conflict.message_id.to_string() }
-    }
-}
-
-impl From<ModelUnavailable> for RpcError {
-    fn from(ModelUnavailable { model, reason }: ModelUnavailable) -> Self {
-        RpcError::ModelUnavailable { model, reason }
     }
 }
 

@@ -11,6 +11,8 @@ use std::{
 
 use agent_core::{Block, MessageId};
 
+use crate::error::RpcError;
+
 /// How many calls are remembered.
 pub const REMEMBERED: usize = 1_024;
 
@@ -36,6 +38,12 @@ struct Call<A> {
 pub struct Conflict {
     /// What it stands for.
     pub message_id: MessageId,
+}
+
+impl From<Conflict> for RpcError {
+    fn from(conflict: Conflict) -> Self {
+        RpcError::IdempotencyConflict { message_id: conflict.message_id.to_string() }
+    }
 }
 
 impl<A> Default for Idempotency<A> {

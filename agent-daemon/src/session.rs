@@ -17,7 +17,7 @@ use crate::{
     error::RpcError,
     fanout::{EventLog, LogLimits},
     idempotency::Idempotency,
-    model::ModelCatalog,
+    model::{ModelCatalog, ModelUnavailable},
     protocol::{ContinueResult, QueueResult, SetConfigParams},
 };
 
@@ -104,12 +104,13 @@ impl Session {
         Ok(ContinueResult { run_id: run.run_id(), seq: run.seq() })
     }
 
-    /// Takes no more work from now on: `why` is what it is refused with. False if that was so.
-    pub(crate) fn close(&self, why: RpcError) -> bool {
-        let mut intake = self.lock();
-        let was_open = intake.closed.is_none();
-        intake.closed.get_or_insert(why);
-        was_open
+    /// Takes no more work from now on: `why` is what it is refused with.
+    ///
+    /// # Errors
+    /// It takes none already, for this reason.
+    pub(crate) fn close(&self, why: RpcError) -> Result<(), RpcError> {
+        self.intake()?.closed = Some(why);
+        Ok(())
     }
 
     /// Aborts the run and completes when the agent is idle. Safe to drop.
@@ -188,6 +189,12 @@ pub(crate) fn resolve(
         max_turns: params.max_turns,
         tool_execution: params.tool_execution,
     })
+}
+
+impl From<ModelUnavailable> for RpcError {
+    fn from(ModelUnavailable { model, reason }: ModelUnavailable) -> Self {
+        RpcError::ModelUnavailable { model, reason }
+    }
 }
 
 /// The longest system prompt: what one message may have of text.

@@ -173,9 +173,10 @@ impl Sessions {
     pub(crate) fn close(&self, why: &RpcError) {
         let mut table = self.lock();
         table.closed.get_or_insert(why.clone());
-        table.sessions.iter().for_each(|session| {
-            session.close(why.clone());
-        });
+        for session in &table.sessions {
+            // One that is closed already settles as well.
+            let _ = session.close(why.clone());
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Table> {

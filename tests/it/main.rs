@@ -6,6 +6,7 @@ mod abort;
 mod client_mirror;
 mod daemon_attach;
 mod daemon_calls;
+mod daemon_schema;
 mod daemon_sessions;
 mod daemon_timeline;
 mod events;

@@ -188,6 +188,11 @@ impl Peer {
         }
     }
 
+    /// The frames that have come until now.
+    pub fn frames(&mut self) -> Vec<Value> {
+        self.frames.drain(..).collect()
+    }
+
     /// The types of the frames that have come until now, and what they say in brief.
     pub fn timeline(&mut self) -> String {
         let told: Vec<_> = self.frames.drain(..).filter_map(|frame| told(&frame)).collect();

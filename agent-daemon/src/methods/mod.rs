@@ -257,9 +257,7 @@ async fn close_session(
     if *session.id == *DEFAULT_SESSION {
         return Ok(CloseSessionResult { closed: false });
     }
-    if !session.close(not_found(&session.id)) {
-        return Err(not_found(&session.id));
-    }
+    session.close(not_found(&session.id))?;
     // In a task of its own: whoever asked may go away, and a session half closed would stay so.
     let closing = tokio::spawn(async move {
         session.settle().await;
