@@ -184,3 +184,135 @@ pub(crate) fn depth(value: &Value) -> usize {
     }
     deepest
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::{collection::vec, prelude::*};
+
+    use super::*;
+    use crate::{
+        AgentState, Config, Event, Partial, QueueMode, Role, RunId, ThinkingLevel, ToolExecution,
+        Transcript, WhenIdle, reduce,
+    };
+
+    fn event() -> impl Strategy<Value = ModelEvent> {
+        let (index, delta) = (|| 0..4_u32, || "[a{}\\[]{0,3}");
+        prop_oneof![
+            (index(), delta()).prop_map(|(index, delta)| ModelEvent::Text { index, delta }),
+            (index(), delta()).prop_map(|(index, delta)| ModelEvent::Thinking { index, delta }),
+            (index(), "s{0,2}")
+                .prop_map(|(index, signature)| ModelEvent::ThinkingSignature { index, signature }),
+            (index(), "[ab]?(_1)?", "[tu]", delta()).prop_map(|(index, id, name, delta)| {
+                ModelEvent::ToolCall { index, id, name, delta }
+            }),
+        ]
+    }
+
+    fn running() -> AgentState {
+        let config = Config {
+            model: String::new(),
+            thinking_level: ThinkingLevel::Off,
+            system_prompt: "".into(),
+            tools: Vec::new(),
+            steering_mode: QueueMode::All,
+            follow_up_mode: QueueMode::All,
+            when_idle: WhenIdle::Hold,
+            max_turns: 0,
+            tool_execution: ToolExecution::Parallel,
+        };
+        let mut state = AgentState::new(config, Transcript::default());
+        state.activity = crate::Activity::Running { active_run_id: RunId(1) };
+        state
+    }
+
+    /// What the state shows of a block, which knows no signatures and no parsed arguments.
+    fn shown(block: &Block) -> (Kind, String, String) {
+        match block {
+            Block::Text { text } => (Kind::Text, String::new(), text.clone()),
+            Block::Thinking { thinking, .. } => (Kind::Thinking, String::new(), thinking.clone()),
+            Block::ToolCall(call) => {
+                let arguments = match &call.arguments {
+                    Value::String(text) => text.clone(),
+                    Value::Object(fields) if fields.is_empty() => "{}".to_owned(),
+                    other => other.to_string(),
+                };
+                (Kind::ToolCall, format!("{} {}", call.id, call.name), arguments)
+            }
+            Block::Image { .. } => unreachable!("no model event makes an image"),
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        // 4.4, 3.2
+        #[test]
+        fn what_the_loop_gathers_is_what_the_reducer_shows(events in vec(event(), 0..40)) {
+            let (mut answer, mut state) = (Answer::default(), running());
+            let kinds = events.into_iter().filter_map(|event| answer.take(event));
+            let start = EventKind::MessageStart { role: Role::Assistant };
+            for kind in [start].into_iter().chain(kinds) {
+                state = reduce(state, &Event { seq: 1, run_id: Some(RunId(1)), kind });
+            }
+            let gathered = answer.finish();
+            let Some(Partial { content }) = state.partial else { unreachable!("it has begun") };
+            prop_assert_eq!(gathered.len(), content.len());
+            let wire = serde_json::to_value(Partial { content }).unwrap();
+            let partial: Vec<Block> = serde_json::from_value(wire["content"].clone()).unwrap();
+            let mut ids = Vec::new();
+            for (gathered, partial) in gathered.iter().zip(&partial) {
+                let (kind, name, text) = shown(gathered);
+                let (partial_kind, partial_name, partial_text) = shown(partial);
+                prop_assert!(kind == partial_kind);
+                prop_assert_eq!(name, partial_name);
+                if let Block::ToolCall(call) = gathered {
+                    prop_assert!(!call.id.is_empty() && !ids.contains(&call.id), "{:?}", call.id);
+                    ids.push(call.id.clone());
+                    match serde_json::from_str::<Value>(&partial_text) {
+                        Ok(value) if value.is_object() => prop_assert_eq!(&call.arguments, &value),
+                        _ if partial_text.trim().is_empty() => prop_assert_eq!(text, "{}"),
+                        _ => prop_assert_eq!(&call.arguments, &Value::String(partial_text)),
+                    }
+                } else {
+                    prop_assert_eq!(text, partial_text);
+                }
+            }
+        }
+    }
+
+    // 5.7, 7.3
+    #[test]
+    fn a_message_that_did_not_finish_has_no_calls() {
+        let mut answer = Answer::default();
+        for event in [
+            ModelEvent::Text { index: 0, delta: "let me".into() },
+            ModelEvent::ToolCall { index: 1, id: "a".into(), name: "t".into(), delta: "{".into() },
+        ] {
+            answer.take(event);
+        }
+        assert_eq!(answer.finish_without_calls(), [Block::text("let me")]);
+    }
+
+    // 11.2
+    #[test]
+    fn ten_thousand_calls_with_one_id_are_told_apart_in_no_time() {
+        let mut answer = Answer::default();
+        for index in 0..10_000 {
+            let (id, name, delta) = (String::new(), "t".to_owned(), String::new());
+            answer.take(ModelEvent::ToolCall { index, id, name, delta });
+        }
+        assert_eq!(answer.call_ids.len(), 10_000);
+    }
+
+    // 11.1
+    #[test]
+    fn arguments_are_an_object_or_the_text_that_they_are() {
+        let nested =
+            |levels: usize| format!("{}1{}", r#"{"x":"#.repeat(levels), "}".repeat(levels));
+        let object = |text: &str| parse_arguments(text.to_owned()).is_object();
+        assert!(object("") && object(" \n") && object("{}") && object(&nested(63)));
+        for text in ["{", "[]", "1", "null", "{} {}", "\u{feff}{}", &nested(64), &nested(100_000)] {
+            assert_eq!(parse_arguments(text.to_owned()), Value::String(text.to_owned()));
+        }
+    }
+}

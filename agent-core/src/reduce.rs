@@ -200,3 +200,135 @@ fn clear_turn(state: &mut AgentState) {
         state.pending_tool_call_ids = Arc::default();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::{collection::vec, prelude::*};
+
+    use super::*;
+    use crate::{
+        Block, Config, QueueMode, Role, StopReason, ThinkingLevel, ToolExecution, ToolOutput,
+        Usage, UserMessage, WhenIdle,
+    };
+
+    fn state() -> AgentState {
+        let config = Config {
+            model: "acme/one".into(),
+            thinking_level: ThinkingLevel::Off,
+            system_prompt: "".into(),
+            tools: Vec::new(),
+            steering_mode: QueueMode::All,
+            follow_up_mode: QueueMode::All,
+            when_idle: WhenIdle::Hold,
+            max_turns: 0,
+            tool_execution: ToolExecution::Parallel,
+        };
+        AgentState::new(config, Transcript::default())
+    }
+
+    fn message(id: u8) -> Arc<Message> {
+        let (id, content) = (id.to_string().into(), vec![Block::text("x")]);
+        Arc::new(Message::User(UserMessage { id, content, timestamp: 0, origin: None }))
+    }
+
+    /// Any event at all, in any order: also those that no agent would publish.
+    fn event() -> impl Strategy<Value = Event> {
+        let id = || 0..4_u8;
+        let queue = || prop_oneof![Just(QueueKind::Steering), Just(QueueKind::FollowUp)];
+        let queued = |id: u8| {
+            let content = vec![Block::text("x")];
+            Arc::new(Queued { message_id: id.to_string().into(), content, origin: None })
+        };
+        let call = |id: u8| -> Arc<str> { id.to_string().into() };
+        let delta = || "[a-c]{0,2}";
+        let index = || 0..4_u32;
+        let kind = prop_oneof![
+            id().prop_map(|id| EventKind::RunStart { messages: vec![message(id)] }),
+            Just(EventKind::MessageStart { role: Role::Assistant }),
+            (index(), delta())
+                .prop_map(|(content_index, delta)| EventKind::TextDelta { content_index, delta }),
+            (index(), delta()).prop_map(|(content_index, delta)| EventKind::ThinkingDelta {
+                content_index,
+                delta
+            }),
+            (index(), delta()).prop_map(|(content_index, delta)| EventKind::ToolCallDelta {
+                content_index,
+                tool_call_id: "a".into(),
+                tool_name: "t".into(),
+                delta
+            }),
+            (id(), any::<bool>()).prop_map(|(id, model)| EventKind::MessageEnd {
+                message: message(id),
+                source: if model { Source::Model } else { Source::Tool },
+            }),
+            id().prop_map(move |id| EventKind::ToolStart {
+                tool_call_id: call(id),
+                tool_name: "t".into(),
+                args: serde_json::Value::Null,
+            }),
+            id().prop_map(move |id| EventKind::ToolEnd {
+                tool_call_id: call(id),
+                result: ToolOutput::text("x"),
+                is_error: false,
+            }),
+            (queue(), id()).prop_map(move |(queue, id)| EventKind::QueueUpdate {
+                queue,
+                added: Some(queued(id)),
+                removed: Vec::new(),
+            }),
+            (queue(), id()).prop_map(move |(queue, id)| EventKind::QueueUpdate {
+                queue,
+                added: None,
+                removed: vec![id.to_string().into()],
+            }),
+            Just(EventKind::Diagnostic { message: "x".into() }),
+            Just(EventKind::Reset {}),
+            Just(EventKind::TurnEnd {
+                turn: 1,
+                stop_reason: StopReason::Stop,
+                usage: Usage::default()
+            }),
+            id().prop_map(move |id| EventKind::RunEnd {
+                reason: EndReason::Stop,
+                error_message: None,
+                undelivered: Undelivered { steering: vec![queued(id)], follow_up: Vec::new() },
+                usage: Usage::default(),
+            }),
+        ];
+        (proptest::option::weighted(0.8, 1..3_u64), kind).prop_map(|(run, kind)| Event {
+            seq: 1,
+            run_id: run.map(RunId),
+            kind,
+        })
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, cases: 64, ..ProptestConfig::default() })]
+
+        // 4.1, 4.2, 4.3, 4.4
+        #[test]
+        fn reduce_is_total_pure_and_folds_the_same_over_the_wire(events in vec(event(), 0..60)) {
+            let (mut state, mut read) = (state(), state());
+            for event in &events {
+                let (before, kept) = (state.clone(), state.clone());
+                state = reduce(state, event);
+                prop_assert_eq!(&reduce(before.clone(), event), &state, "the same again");
+                prop_assert_eq!(&before, &kept, "a copy does not change");
+                let is_start = matches!(event.kind, EventKind::RunStart { .. });
+                if !is_start && event.run_id.is_some() && event.run_id != before.active_run() {
+                    prop_assert_eq!(&state, &before, "the news of another run");
+                }
+                if is_start && event.run_id.is_some() {
+                    prop_assert_eq!(state.active_run(), event.run_id);
+                }
+                prop_assert!(state.diagnostics.len() <= MAX_DIAGNOSTICS);
+                // Snapshot and event as a client reads them.
+                let text = serde_json::to_string(&read).unwrap();
+                let event = serde_json::to_string(event).unwrap();
+                read = serde_json::from_str(&text).unwrap();
+                read = reduce(read, &serde_json::from_str(&event).unwrap());
+                prop_assert_eq!(&read, &state);
+            }
+        }
+    }
+}

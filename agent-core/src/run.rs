@@ -230,3 +230,246 @@ impl Queues {
         self.steering.is_empty() && self.follow_up.is_empty()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use proptest::{collection::vec, prelude::*};
+
+    use super::*;
+    use crate::Block;
+
+    fn queued(id: u32) -> Arc<Queued> {
+        let message_id = id.to_string().into();
+        Arc::new(Queued { message_id, content: vec![Block::text("x")], origin: None })
+    }
+
+    /// Any call, by any of the runs that there were; only the model decides what is right.
+    #[derive(Clone, Copy, Debug)]
+    enum Call {
+        Begin,
+        Push(QueueKind),
+        TakeFirst(u64),
+        MayGoOn(u64, Boundary),
+        TakeOrClose(u64, Boundary),
+        TakeHeld,
+        Close(u64, EndReason),
+        Cancel,
+        Finish(u64),
+        RemoveNth(usize),
+        Clear(QueueKind),
+        SetModes(QueueMode, QueueMode),
+    }
+
+    fn call() -> impl Strategy<Value = Call> {
+        let run = || 1..5_u64;
+        let kind = || prop_oneof![Just(QueueKind::Steering), Just(QueueKind::FollowUp)];
+        let mode = || prop_oneof![Just(QueueMode::OneAtATime), Just(QueueMode::All)];
+        let end = || prop_oneof![Just(EndReason::Stop), Just(EndReason::Length)];
+        let boundary = || {
+            (any::<bool>(), any::<bool>(), end()).prop_map(
+                |(has_results, at_turn_limit, natural_end)| Boundary {
+                    has_results,
+                    at_turn_limit,
+                    natural_end,
+                },
+            )
+        };
+        let ending = prop_oneof![Just(EndReason::Error), Just(EndReason::StoppedByHook)];
+        prop_oneof![
+            4 => Just(Call::Begin),
+            8 => kind().prop_map(Call::Push),
+            1 => run().prop_map(Call::TakeFirst),
+            1 => (run(), boundary()).prop_map(|(run, at)| Call::MayGoOn(run, at)),
+            4 => (run(), boundary()).prop_map(|(run, at)| Call::TakeOrClose(run, at)),
+            1 => Just(Call::TakeHeld),
+            1 => (run(), ending).prop_map(|(run, end)| Call::Close(run, end)),
+            1 => Just(Call::Cancel),
+            3 => run().prop_map(Call::Finish),
+            1 => (0..6_usize).prop_map(Call::RemoveNth),
+            1 => kind().prop_map(Call::Clear),
+            1 => (mode(), mode()).prop_map(|(steering, follow_up)| Call::SetModes(steering, follow_up)),
+        ]
+    }
+
+    /// The slot as one would write it down on paper.
+    #[derive(Default)]
+    struct Paper {
+        active: Option<u64>,
+        started: u64,
+        ending: Option<EndReason>,
+        cancelled: bool,
+        mine: [Vec<u32>; 2],
+        held: [Vec<u32>; 2],
+        all: [bool; 2],
+    }
+
+    impl Paper {
+        fn is_open(&mut self, run: u64) -> Result<(), EndReason> {
+            if self.active != Some(run) {
+                return Err(EndReason::Aborted);
+            }
+            if self.ending.is_none() && self.cancelled {
+                self.ending = Some(EndReason::Aborted);
+            }
+            self.ending.map_or(Ok(()), Err)
+        }
+
+        fn may_go_on(&mut self, run: u64, at: Boundary) -> Result<(), EndReason> {
+            self.is_open(run)?;
+            let has_more = at.has_results || self.mine.iter().any(|queue| !queue.is_empty());
+            let end = match (has_more, at.at_turn_limit) {
+                (false, _) => at.natural_end,
+                (true, true) => EndReason::MaxTurns,
+                (true, false) => return Ok(()),
+            };
+            self.ending = Some(end);
+            Err(end)
+        }
+    }
+
+    fn take(queue: &mut Vec<u32>, all: bool) -> Vec<u32> {
+        let count = if all { queue.len() } else { queue.len().min(1) };
+        queue.drain(..count).collect()
+    }
+
+    fn ids(messages: &[Arc<Queued>]) -> Vec<u32> {
+        messages.iter().map(|queued| queued.message_id.parse().unwrap()).collect()
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        // 5.4, 8.2, 8.3, 8.4, 8.5, 8.7
+        #[test]
+        fn in_every_order_of_calls_the_slot_does_what_is_written_on_paper(calls in vec(call(), 0..60)) {
+            let (mut slot, mut paper) = (RunSlot::default(), Paper::default());
+            let mut next = 0;
+            // Where each accepted message went: exactly one place.
+            let mut left: HashMap<u32, u32> = HashMap::new();
+            for call in calls {
+                match call {
+                    Call::Begin => {
+                        let begun = slot.begin().map(|(id, _)| id.0).map_err(|id| id.0);
+                        match paper.active {
+                            Some(active) => prop_assert_eq!(begun, Err(active)),
+                            None => {
+                                paper.started += 1;
+                                prop_assert_eq!(begun, Ok(paper.started));
+                                paper.active = Some(paper.started);
+                                (paper.ending, paper.cancelled) = (None, false);
+                                paper.mine = std::mem::take(&mut paper.held);
+                            }
+                        }
+                    }
+                    Call::Push(kind) => {
+                        next += 1;
+                        let open = paper.active.is_some() && paper.ending.is_none();
+                        let queues = if open { &mut paper.mine } else { &mut paper.held };
+                        prop_assert_eq!(slot.push(kind, queued(next)), Ok(queues[kind as usize].len()));
+                        queues[kind as usize].push(next);
+                    }
+                    Call::TakeFirst(run) => {
+                        let expected = paper.is_open(run).map(|()| take(&mut paper.mine[0], paper.all[0]));
+                        let taken = slot.take_first(RunId(run)).map(|taken| ids(&taken.messages));
+                        prop_assert_eq!(&taken, &expected);
+                        count(&mut left, taken.unwrap_or_default());
+                    }
+                    Call::MayGoOn(run, at) => {
+                        prop_assert_eq!(slot.may_go_on(RunId(run), at), paper.may_go_on(run, at));
+                    }
+                    Call::TakeOrClose(run, at) => {
+                        let expected = paper.may_go_on(run, at).map(|()| {
+                            let steering = take(&mut paper.mine[0], paper.all[0]);
+                            match steering.is_empty() && !at.has_results {
+                                true => (QueueKind::FollowUp, take(&mut paper.mine[1], paper.all[1])),
+                                false => (QueueKind::Steering, steering),
+                            }
+                        });
+                        let taken = slot.take_or_close(RunId(run), at);
+                        let taken = taken.map(|taken| (taken.queue, ids(&taken.messages)));
+                        prop_assert_eq!(&taken, &expected);
+                        if let Ok((_, messages)) = taken {
+                            prop_assert!(at.has_results || !messages.is_empty(), "a turn has a reason");
+                            count(&mut left, messages);
+                        }
+                    }
+                    Call::TakeHeld => {
+                        let steering = take(&mut paper.held[0], paper.all[0]);
+                        let expected = match steering.is_empty() {
+                            true => take(&mut paper.held[1], paper.all[1]),
+                            false => steering,
+                        };
+                        let taken = ids(&slot.take_held().messages);
+                        prop_assert_eq!(&taken, &expected);
+                        count(&mut left, taken);
+                    }
+                    Call::Close(run, proposed) => {
+                        let expected = match paper.is_open(run) {
+                            Ok(()) => *paper.ending.insert(proposed),
+                            Err(end) => end,
+                        };
+                        prop_assert_eq!(slot.close(RunId(run), proposed), expected);
+                    }
+                    Call::Cancel => {
+                        let may = matches!(paper.ending, None | Some(EndReason::Aborted));
+                        let may = may && paper.active.is_some();
+                        prop_assert_eq!(slot.cancellable().is_some(), may);
+                        if let Some(run) = slot.cancellable() {
+                            run.cancel.cancel(std::time::Duration::ZERO);
+                            paper.cancelled = true;
+                        }
+                    }
+                    Call::Finish(run) => {
+                        let Undelivered { steering, follow_up } = slot.finish(RunId(run));
+                        let mut expected = <[Vec<u32>; 2]>::default();
+                        if paper.active == Some(run) {
+                            paper.active = None;
+                            expected = std::mem::take(&mut paper.mine);
+                        }
+                        let given = [ids(&steering), ids(&follow_up)];
+                        prop_assert_eq!(&given, &expected);
+                        given.into_iter().for_each(|ids| count(&mut left, ids));
+                    }
+                    Call::RemoveNth(index) => {
+                        let Paper { mine, held, .. } = &mut paper;
+                        let [[a, b], [c, d]] = [mine, held];
+                        // The run's before the held ones; steering before follow-ups.
+                        let mut queues = [a, c, b, d];
+                        let all: Vec<u32> = queues.iter().flat_map(|queue| queue.iter().copied()).collect();
+                        let Some(id) = all.get(index).copied() else { continue };
+                        queues.iter_mut().for_each(|queue| queue.retain(|other| *other != id));
+                        let removed = slot.remove(&id.to_string()).map(|(_, queued)| ids(&[queued]));
+                        prop_assert_eq!(removed, Some(vec![id]));
+                        prop_assert_eq!(slot.remove(&id.to_string()), None);
+                        count(&mut left, vec![id]);
+                    }
+                    Call::Clear(kind) => {
+                        let mut expected = std::mem::take(&mut paper.mine[kind as usize]);
+                        expected.append(&mut paper.held[kind as usize]);
+                        let cleared = ids(&slot.clear(kind));
+                        prop_assert_eq!(&cleared, &expected);
+                        count(&mut left, cleared);
+                    }
+                    Call::SetModes(steering, follow_up) => {
+                        (slot.steering_mode, slot.follow_up_mode) = (steering, follow_up);
+                        paper.all = [steering, follow_up].map(|mode| mode == QueueMode::All);
+                    }
+                }
+                let accepting = paper.active.filter(|_| paper.ending.is_none());
+                prop_assert_eq!(slot.accepting().map(|id| id.0), accepting);
+                prop_assert_eq!(slot.active().map(|run| run.id.0), paper.active);
+            }
+            let waiting = paper.mine.iter().chain(&paper.held).flatten().copied().collect();
+            count(&mut left, waiting);
+            for id in 1..=next {
+                prop_assert_eq!(left.get(&id), Some(&1), "message {} left once, or waits", id);
+            }
+        }
+    }
+
+    fn count(left: &mut HashMap<u32, u32>, ids: Vec<u32>) {
+        ids.into_iter().for_each(|id| *left.entry(id).or_default() += 1);
+    }
+}

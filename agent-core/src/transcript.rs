@@ -161,3 +161,36 @@ impl<'de> Deserialize<'de> for GrowingText {
         Ok(String::deserialize(deserializer)?.as_str().into())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::{collection::vec, prelude::*};
+
+    use super::*;
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        // 4.5
+        #[test]
+        fn growing_text_reads_like_its_pieces_and_copies_never_change(pieces in vec(".{0,4}", 0..20)) {
+            let (mut text, mut copies) = (GrowingText::default(), Vec::new());
+            for (index, piece) in pieces.iter().enumerate() {
+                copies.push((text.clone(), pieces[..index].concat()));
+                text.push(piece);
+            }
+            let whole = pieces.concat();
+            prop_assert_eq!(text.to_string(), &*whole);
+            prop_assert_eq!((text.len(), text.is_empty()), (whole.len(), whole.is_empty()));
+            // Equal to any text that reads the same, whatever its pieces; and over the wire.
+            prop_assert_eq!(&text, &GrowingText::from(&*whole));
+            let json = serde_json::to_string(&text).unwrap();
+            prop_assert_eq!(&json, &serde_json::to_string(&whole).unwrap());
+            prop_assert_eq!(&serde_json::from_str::<GrowingText>(&json).unwrap(), &text);
+            prop_assert_ne!(&text, &GrowingText::from(&*format!("{whole}x")));
+            for (copy, read) in copies {
+                prop_assert_eq!(copy.to_string(), read);
+            }
+        }
+    }
+}
