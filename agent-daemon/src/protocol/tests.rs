@@ -7,6 +7,8 @@ use std::collections::BTreeSet;
 
 use serde_json::json;
 
+use agent_core::Block;
+
 use super::*;
 use crate::schema;
 

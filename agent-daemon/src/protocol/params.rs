@@ -1,0 +1,318 @@
+//! The params of the methods.
+//!
+//! Owns: their names and shapes. Never: takes a field that it does not know, but in `initialize`: a
+//! misspelt `expectedRunId` must not be lost.
+
+use std::sync::Arc;
+
+use agent_core::{
+    ConfigChange, NoRun, OnBusy, QueueMode, RunId, ThinkingLevel, ToolExecution, WhenIdle,
+};
+use schemars::JsonSchema;
+use serde::{Deserialize, Deserializer, Serialize, de};
+use serde_json::Value;
+
+use super::{Content, EVENT_TYPES};
+
+// Params. `deny_unknown_fields` does not go together with `flatten`, and errors inside a flattened
+// struct lose their field's name, so the common fields are written out by a macro.
+macro_rules! params {
+    ($(#[$about:meta])* $name:ident {
+        $($(#[$doc:meta])* $field:ident: $type:ty,)*
+    }) => {
+        $(#[$about])*
+        #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+        #[serde(rename_all = "camelCase", deny_unknown_fields)]
+        pub struct $name {
+            $($(#[$doc])* pub $field: $type,)*
+            /// The session that is meant; `main` without it.
+            #[serde(default, skip_serializing_if = "Option::is_none")]
+            pub session_id: Option<String>,
+            /// Free for the client's own use; ignored.
+            #[serde(default, rename = "_meta", skip_serializing_if = "Option::is_none")]
+            pub meta: Option<Value>,
+        }
+    };
+}
+
+// As `params!`, with a field for each setting.
+macro_rules! settings_params {
+    ($(#[$about:meta])* $name:ident {
+        $($(#[$doc:meta])* $field:ident: $type:ty,)*
+    }) => {
+        params! {
+            $(#[$about])*
+            $name {
+                $($(#[$doc])* $field: $type,)*
+                /// The model as `PROVIDER/ID`.
+                #[serde(default, skip_serializing_if = "Option::is_none")]
+                model: Option<String>,
+                /// How much the model thinks.
+                #[serde(default, skip_serializing_if = "Option::is_none")]
+                thinking_level: Option<ThinkingLevel>,
+                /// Instructions that precede the transcript.
+                #[serde(default, skip_serializing_if = "Option::is_none")]
+                system_prompt: Option<Arc<str>>,
+                /// The names of the tools that the model may call.
+                #[serde(default, skip_serializing_if = "Option::is_none")]
+                tools: Option<Vec<String>>,
+                /// How many steering messages are taken at a boundary.
+                #[serde(default, skip_serializing_if = "Option::is_none")]
+                steering_mode: Option<QueueMode>,
+                /// How many follow-ups are taken when the run would stop.
+                #[serde(default, skip_serializing_if = "Option::is_none")]
+                follow_up_mode: Option<QueueMode>,
+                /// What becomes of `steer` and `followUp` at idle.
+                #[serde(default, skip_serializing_if = "Option::is_none")]
+                when_idle: Option<WhenIdle>,
+                /// The most turns that a run may have; 0 for no limit.
+                #[serde(default, skip_serializing_if = "Option::is_none")]
+                max_turns: Option<u32>,
+                /// Whether calls of one batch may overlap.
+                #[serde(default, skip_serializing_if = "Option::is_none")]
+                tool_execution: Option<ToolExecution>,
+            }
+        }
+
+        impl $name {
+            /// The settings that are to change.
+            pub fn change(&self) -> ConfigChange {
+                ConfigChange {
+                    model: self.model.clone(),
+                    thinking_level: self.thinking_level,
+                    system_prompt: self.system_prompt.clone(),
+                    tools: self.tools.clone(),
+                    steering_mode: self.steering_mode,
+                    follow_up_mode: self.follow_up_mode,
+                    when_idle: self.when_idle,
+                    max_turns: self.max_turns,
+                    tool_execution: self.tool_execution,
+                }
+            }
+        }
+    };
+}
+
+/// What `initialize` takes. Unlike all others it ignores fields that it does not know.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct InitializeParams {
+    /// The version that the client speaks: 1.
+    pub protocol_version: u32,
+    /// Who the client is.
+    pub client_info: ClientInfo,
+    /// On stdio the parent to watch: when it is gone, so is the daemon.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub process_id: Option<u32>,
+    /// The daemon's token, in hex; needed on TCP and WebSocket.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub token: Option<String>,
+}
+
+/// Who a client is; its name becomes `origin.client`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ClientInfo {
+    /// Such as an editor's name.
+    pub name: String,
+    /// For the log.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
+}
+
+params! {
+    /// What methods take that need no more than a session.
+    SessionParams {}
+}
+
+params! {
+    /// What `shutdown` takes.
+    ShutdownParams {
+        /// Needed on a socket, so that nobody ends everybody's daemon by a habit from LSP.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        scope: Option<ShutdownScope>,
+    }
+}
+
+params! {
+    /// What `prompt` takes.
+    PromptParams {
+        /// What the user says.
+        input: Content,
+        /// Makes a repeated call harmless: seen again, the first answer is given again.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        client_message_id: Option<String>,
+        /// What becomes of it while a run is active; refused without it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        on_busy: Option<OnBusy>,
+    }
+}
+
+params! {
+    /// What `steer` and `followUp` take.
+    QueueParams {
+        /// What the user says.
+        input: Content,
+        /// The run that is meant; when another is active or none, nothing happens.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        expected_run_id: Option<RunId>,
+        /// What becomes of it when no run can take it; the session's setting without it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        when_idle: Option<NoRun>,
+        /// Makes a repeated call harmless: seen again, the first answer is given again.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        client_message_id: Option<String>,
+    }
+}
+
+params! {
+    /// What `abort` takes.
+    AbortParams {
+        /// The run that is meant; when another is active or none, nothing happens.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        expected_run_id: Option<RunId>,
+    }
+}
+
+params! {
+    /// What `waitForIdle` takes.
+    WaitForIdleParams {
+        /// Wait for this run only.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        run_id: Option<RunId>,
+        /// Answer after so many milliseconds at the latest.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        timeout_ms: Option<u64>,
+    }
+}
+
+params! {
+    /// What `removeQueued` takes.
+    RemoveQueuedParams {
+        /// The message's id, from the answer of `steer` or `followUp`.
+        message_id: String,
+    }
+}
+
+params! {
+    /// What `clearQueues` takes.
+    ClearQueuesParams {
+        /// Which; both without it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        which: Option<WhichQueues>,
+    }
+}
+
+params! {
+    /// What `getState` takes.
+    GetStateParams {
+        /// How much of the transcript; all without it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        messages: Option<MessagesWanted>,
+        /// At most so many messages, the newest; for `tail`, instead of 50.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        limit: Option<usize>,
+    }
+}
+
+params! {
+    /// What `getMessages` takes.
+    GetMessagesParams {
+        /// The index of the first message, from 0.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        from: Option<usize>,
+        /// At most so many. An answer may hold fewer: ask on at `from` + their number.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        limit: Option<usize>,
+    }
+}
+
+params! {
+    /// What `subscribe` takes.
+    SubscribeParams {
+        /// Replay everything with a larger `seq` first.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        from_seq: Option<u64>,
+        /// The instance that `fromSeq` counts in.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        instance_id: Option<String>,
+        /// Begin with the whole state.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        snapshot: Option<bool>,
+        /// How much of the transcript a snapshot holds; all without it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        messages: Option<MessagesWanted>,
+        /// Only events of these types.
+        #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "event_types")]
+        include: Option<Vec<String>>,
+        /// No events of these types.
+        #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "event_types")]
+        exclude: Option<Vec<String>>,
+    }
+}
+
+params! {
+    /// What `unsubscribe` takes; `[id]` will do, too.
+    UnsubscribeParams {
+        /// The id that `subscribe` answered with.
+        subscription: String,
+    }
+}
+
+settings_params! {
+    /// What `setConfig` takes.
+    SetConfigParams {}
+}
+
+settings_params! {
+    /// What `createSession` takes. Without a `sessionId` it is the directory's session.
+    CreateSessionParams {
+        /// The session's working directory; the daemon's own without it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        cwd: Option<String>,
+    }
+}
+
+/// Whose end `shutdown` asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum ShutdownScope {
+    /// The whole daemon's.
+    Daemon,
+}
+
+/// Which queues to clear.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum WhichQueues {
+    /// For the next model request.
+    Steering,
+    /// For when the run would stop.
+    FollowUp,
+    /// Both.
+    #[default]
+    All,
+}
+
+/// How much of the transcript a state holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum MessagesWanted {
+    /// All of it.
+    #[default]
+    All,
+    /// The newest messages.
+    Tail,
+    /// None of it.
+    None,
+}
+
+// A misspelt type would filter everything, or nothing, and nobody would know why.
+fn event_types<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<Vec<String>>, D::Error> {
+    let types = Option::<Vec<String>>::deserialize(deserializer)?;
+    match types.iter().flatten().find(|name| !EVENT_TYPES.contains(&name.as_str())) {
+        Some(unknown) => Err(de::Error::unknown_variant(unknown, EVENT_TYPES)),
+        None => Ok(types),
+    }
+}
