@@ -3,7 +3,10 @@
 //! Owns: one connection. Never: gives up on an answer by itself (`waitForIdle` may wait for a day), or
 //! lets a slow reader of events hold up the answers.
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
 
 use agent_daemon::protocol::{
     ClientInfo, ErrorData, Initialize, InitializeParams, InitializeResult, Method,
@@ -181,6 +184,8 @@ impl Client {
 /// The frames of one subscription, in order. Dropping it unsubscribes.
 pub struct Frames {
     waiting: mpsc::Receiver<Waiting>,
+    /// Set before the last frame is taken.
+    too_slow: Arc<AtomicBool>,
 }
 
 struct Waiting {
@@ -194,6 +199,8 @@ impl Frames {
     fn of(mut subscription: Subscription<Box<RawValue>>) -> Self {
         let (sender, waiting) = mpsc::channel(FRAMES_WAITING);
         let bytes = Arc::new(Semaphore::new(BYTES_WAITING));
+        let too_slow = Arc::new(AtomicBool::new(false));
+        let was_too_slow = too_slow.clone();
         tokio::spawn(async move {
             loop {
                 let frame = tokio::select! {
@@ -207,17 +214,23 @@ impl Frames {
                     return;
                 }
             }
-            if matches!(subscription.close_reason(), Some(SubscriptionCloseReason::Lagged)) {
-                tracing::debug!("frames came faster than they were taken");
-            }
+            let reason = subscription.close_reason();
+            let lagged = matches!(reason, Some(SubscriptionCloseReason::Lagged));
+            was_too_slow.store(lagged, Ordering::Release);
         });
-        Frames { waiting }
+        Frames { waiting, too_slow }
     }
 
     /// The next frame's JSON; none when the connection is lost or the reader was too slow. May be
     /// dropped while it waits.
     pub async fn next(&mut self) -> Option<Box<RawValue>> {
         self.waiting.recv().await.map(|waiting| waiting.frame)
+    }
+
+    /// Once there are no more: whether that is because they came faster than they were taken, and
+    /// the connection goes on.
+    pub fn were_too_fast(&self) -> bool {
+        self.too_slow.load(Ordering::Acquire)
     }
 }
 

@@ -136,25 +136,27 @@ impl Mirror {
                 self.link = link?;
             }
             let Some(json) = self.link.frames.next().await else {
-                self.resuming = Some(self.resume());
-                if self.link.client.is_connected() {
-                    continue; // We were too slow for our own buffers.
+                if self.link.frames.were_too_fast() {
+                    self.resuming = Some(self.resume(Some(self.link.client.clone())));
+                    continue;
                 }
+                self.resuming = Some(self.resume(None));
                 return Ok(Change::Disconnected);
             };
             let frame = Frame::from_json(json.get())?;
             match self.fold.step(&frame) {
                 Step::Known => {}
-                Step::Gap => self.resuming = Some(self.resume()),
+                Step::Gap => self.resuming = Some(self.resume(Some(self.link.client.clone()))),
                 step => return Ok(Change::Frame { step, frame, json }),
             }
         }
     }
 
-    fn resume(&self) -> BoxFuture<'static, Result<Link, MirrorError>> {
+    /// Subscribes again, on this connection while it lasts.
+    fn resume(&self, client: Option<Arc<Client>>) -> BoxFuture<'static, Result<Link, MirrorError>> {
         let resume = Resume {
             dial: self.dial.clone(),
-            client: self.link.client.clone(),
+            client,
             choice: self.choice.clone(),
             beginning: self.beginning,
             cursor: self.fold.cursor.clone(),
@@ -167,7 +169,7 @@ impl Mirror {
 /// What it takes to go on where a subscription was cut.
 struct Resume {
     dial: Dial,
-    client: Arc<Client>,
+    client: Option<Arc<Client>>,
     choice: SessionChoice,
     beginning: Beginning,
     cursor: Cursor,
@@ -188,10 +190,11 @@ impl Resume {
     }
 
     async fn attempt(&mut self) -> Result<Link, MirrorError> {
-        if !self.client.is_connected() {
-            self.client = (self.dial)().await?;
-        }
-        Ok(subscribe(self.client.clone(), &self.choice, self.beginning, &self.cursor).await?)
+        let client = match self.client.take() {
+            Some(client) => client,
+            None => (self.dial)().await?,
+        };
+        Ok(subscribe(client, &self.choice, self.beginning, &self.cursor).await?)
     }
 }
 

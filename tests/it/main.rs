@@ -3,7 +3,9 @@
 #![allow(clippy::unwrap_used)]
 
 mod abort;
+mod client_attach;
 mod client_mirror;
+mod client_process;
 mod daemon_attach;
 mod daemon_calls;
 mod daemon_schema;
