@@ -7,7 +7,7 @@ use std::{
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
-use support::process::{Home, ModelServer, exit_of, finished};
+use support::process::{Daemon, Home, ModelServer, Peer, binary, eventually, exit_of, finished};
 
 /// Starts a client and leaves it alone.
 fn begin(home: &Home, arguments: &[&str]) -> Child {
@@ -51,8 +51,7 @@ fn ctrl_c_while_the_model_speaks_closes_its_connection_at_once() {
     let mut call = model.call();
     call.begin();
     call.say("Once upon");
-    let mut peer = home.connect();
-    eventually_partial(&mut peer, &home);
+    await_partial(&mut home.connect(), "Once upon");
     interrupt(&prompt);
     let time = call.closed();
     assert!(time < Duration::from_secs(2), "it took {time:?}");
@@ -68,17 +67,15 @@ fn ctrl_c_while_the_model_speaks_closes_its_connection_at_once() {
     assert_eq!(exit_of(&mut next).code(), Some(0));
 }
 
-/// Waits until the client's session holds some of an answer. Its id is not ours to know.
-fn eventually_partial(peer: &mut support::process::Peer, home: &Home) {
-    support::process::eventually("some of the answer", || {
+/// Waits until a session has this much of an answer; which one is the client's to know.
+fn await_partial(peer: &mut Peer, text: &str) {
+    eventually("some of the answer", || {
         let sessions = peer.call("listSessions", json!({}));
         sessions["sessions"].as_array().unwrap().iter().find_map(|session| {
-            let params = json!({ "sessionId": session["sessionId"] });
-            let state = peer.call("getState", params);
-            (state["state"]["partial"]["content"][0]["text"] == "Once upon").then_some(())
+            let state = peer.call("getState", json!({ "sessionId": session["sessionId"] }));
+            (state["state"]["partial"]["content"][0]["text"] == text).then_some(())
         })
     });
-    assert!(home.work().is_dir());
 }
 
 #[test]
@@ -95,6 +92,53 @@ fn ctrl_c_while_a_command_runs_kills_it_and_the_next_prompt_works() {
     let (status, out, err) = client(&home, &["prompt", "run echo still here"]);
     assert_eq!(status, Some(0), "{err}");
     assert!(out.contains("still here"), "{out}");
+}
+
+#[test]
+fn ctrl_c_twice_leaves_though_the_daemon_says_nothing() {
+    let home = Home::new();
+    let daemon = home.daemon();
+    let mut prompt = begin(&home, &["prompt", "run sleep 1007"]);
+    home.await_count("sleep 1007", 1);
+    daemon.signal(Signal::STOP);
+    // Two that come too close are one to the system.
+    let status = eventually("the client's end", || {
+        interrupt(&prompt);
+        prompt.try_wait().unwrap()
+    });
+    assert_eq!(status.code(), Some(11));
+    daemon.signal(Signal::CONT);
+    home.await_count("sleep 1007", 0);
+}
+
+#[test]
+fn an_abort_from_a_second_terminal_is_exit_status_11_in_the_first() {
+    let home = Home::new();
+    let _daemon = home.daemon();
+    let mut prompt = begin(&home, &["prompt", "run sleep 1008"]);
+    home.await_count("sleep 1008", 1);
+    assert_eq!(client(&home, &["abort"]).0, Some(0));
+    assert_eq!(exit_of(&mut prompt).code(), Some(11));
+    home.await_count("sleep 1008", 0);
+}
+
+#[test]
+fn every_transport_leads_to_a_daemon() {
+    let home = Home::new();
+    let mut command = home.daemon_command(&["--listen", "tcp:127.0.0.1:0"]);
+    let mut daemon = Daemon::start(command.args(["--listen", "ws:127.0.0.1:0"]));
+    let (tcp, ws) = (daemon.said_after("tcp:"), format!("ws://{}", daemon.said_after("ws:")));
+    let stdio = format!("{} --stdio", binary("agent-daemon").display());
+    for to in [["--tcp", &tcp], ["--ws", &ws], ["--stdio", &stdio]] {
+        let (status, out, err) = client(&home, &[&to[..], &["prompt", "run echo hello"]].concat());
+        assert_eq!(status, Some(0), "{to:?}: {err}");
+        assert!(out.contains("hello"), "{to:?}: {out}");
+    }
+    let other = home.path("other-token");
+    std::fs::write(&other, "0".repeat(64)).unwrap();
+    let token = ["--token-file", other.to_str().unwrap()];
+    let (status, _, err) = client(&home, &[&["--tcp", &tcp], &token[..], &["state"]].concat());
+    assert_eq!(status, Some(3), "{err}");
 }
 
 #[test]

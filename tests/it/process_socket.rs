@@ -120,6 +120,23 @@ fn exit_on_a_socket_ends_the_connection_and_not_the_daemon() {
 }
 
 #[test]
+fn a_shutdown_is_told_to_every_subscriber() {
+    let home = Home::new();
+    let mut daemon = home.daemon();
+    let (mut first, mut second) = (home.connect(), home.connect());
+    second.subscribe();
+    second.call("prompt", json!({ "input": "run sleep 1009" }));
+    home.await_count("sleep 1009", 1);
+    first.call("shutdown", json!({ "scope": "daemon" }));
+    first.notify("exit", json!({}));
+    assert_eq!(second.frame("run_end")["reason"], "aborted");
+    assert!(second.frame("server_shutdown")["reason"].is_string());
+    second.closed();
+    assert_eq!(daemon.exit().code(), Some(0));
+    home.await_count("sleep 1009", 0);
+}
+
+#[test]
 fn the_socket_is_0600_in_a_directory_of_0700_and_goes_with_the_daemon() {
     let home = Home::new();
     let mut daemon = home.daemon();

@@ -74,11 +74,6 @@ impl ModelServer {
     pub fn call(&self) -> ModelCall {
         self.calls.recv_timeout(PATIENCE).expect("the model is asked")
     }
-
-    /// Whether nobody has asked meanwhile.
-    pub fn is_unasked(&self) -> bool {
-        self.calls.try_recv().is_err()
-    }
 }
 
 impl Drop for ModelServer {

@@ -7,7 +7,6 @@ use std::{
     os::unix::net::UnixStream,
     path::Path,
     sync::mpsc::{Receiver, RecvTimeoutError, sync_channel},
-    time::Duration,
 };
 
 use serde_json::{Value, json};
@@ -126,7 +125,7 @@ impl Peer {
                     None => Ok(answer["result"].take()),
                 };
             }
-            assert!(self.receive(PATIENCE), "closed without an answer to {id}:\n{}", self.text);
+            assert!(self.receive(), "closed without an answer to {id}:\n{}", self.text);
         }
     }
 
@@ -173,7 +172,7 @@ impl Peer {
             if let Some(frame) = self.waiting.pop_front() {
                 return frame;
             }
-            assert!(self.receive(PATIENCE), "closed without another event:\n{}", self.text);
+            assert!(self.receive(), "closed without another event:\n{}", self.text);
         }
     }
 
@@ -197,23 +196,12 @@ impl Peer {
 
     /// Reads until the daemon closes the connection.
     pub fn closed(&mut self) {
-        while self.receive(PATIENCE) {}
-    }
-
-    /// Whether nothing comes for a while.
-    pub fn is_silent(&mut self, time: Duration) -> bool {
-        match self.lines.recv_timeout(time) {
-            Ok(line) => {
-                self.take(&line);
-                false
-            }
-            Err(error) => error == RecvTimeoutError::Timeout,
-        }
+        while self.receive() {}
     }
 
     /// Takes in the next message; false at the end.
-    fn receive(&mut self, patience: Duration) -> bool {
-        match self.lines.recv_timeout(patience) {
+    fn receive(&mut self) -> bool {
+        match self.lines.recv_timeout(PATIENCE) {
             Ok(line) => self.take(&line),
             Err(RecvTimeoutError::Disconnected) => return false,
             Err(RecvTimeoutError::Timeout) => panic!("nothing comes any more:\n{}", self.text),
