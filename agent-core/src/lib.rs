@@ -1,6 +1,6 @@
 //! A stateful agent that many clients can share.
 //!
-//! To read the code, begin with [`event`], then [`state`], [`reduce`], `run`, `agent_loop` and
+//! To read the code, begin with `event`, then `state`, [`reduce`], `run`, `agent_loop` and
 //! [`agent`](Agent).
 
 use std::{future::Future, pin::Pin};
