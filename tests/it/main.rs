@@ -14,6 +14,7 @@ mod daemon_timeline;
 mod events;
 mod faults;
 mod hooks;
+mod interleavings;
 mod lifecycle;
 mod listeners;
 mod models;
