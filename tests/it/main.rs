@@ -34,5 +34,6 @@ mod stock_jsonrpsee;
 mod stock_scripts;
 mod tidy;
 mod tools;
+mod tools_task;
 mod waiting;
 mod wire;
