@@ -35,6 +35,8 @@ pub struct View {
     cursor_row: usize,
     /// How wide the rows are that stand above the cursor, for when the terminal wraps them anew.
     widths: Vec<usize>,
+    /// Whether the output's last row may have other columns than we know.
+    is_moved: bool,
 }
 
 impl View {
@@ -49,6 +51,7 @@ impl View {
             style: String::new(),
             cursor_row: 0,
             widths: Vec::new(),
+            is_moved: false,
         }
     }
 
@@ -63,15 +66,21 @@ impl View {
         // What was drawn is wrapped anew by the terminal, and the cursor moved with it.
         self.cursor_row =
             self.widths.iter().map(|width| width.saturating_sub(1) / self.columns + 1).sum();
+        self.is_moved = true;
     }
 
     /// Writes output above the footer. Its lines end in `\n`, and colours are all it may contain.
     pub fn print(&mut self, output: &str, footer: &Footer) -> String {
-        let mut screen = self.to_top();
-        // The terminal's own wrapping joins the two, so that it can be copied as one line.
-        let output = std::mem::take(&mut self.tail) + output;
-        (self.tail_columns, self.style) = (0, String::new());
-        self.write(&output, &mut screen);
+        // Going on behind the tail leaves the terminal's own wrapping alone, so that a long line
+        // can be copied as one. Behind a full row there is no place to go to.
+        let mut screen = if self.is_moved || self.tail_columns >= self.columns {
+            let screen = self.to_column(0);
+            self.rewrite(screen)
+        } else {
+            self.to_column(self.tail_columns) + &self.style
+        };
+        self.is_moved = false;
+        self.write(output, &mut screen);
         self.footer(footer, &mut screen);
         screen
     }
@@ -80,12 +89,12 @@ impl View {
     pub fn forget(&mut self) {
         self.cursor_row = 0;
         self.widths.clear();
+        self.is_moved = true;
     }
 
     /// Takes the footer away, for good or for a while.
     pub fn clear(&mut self) -> String {
-        let mut screen = self.to_top();
-        screen.push_str(&std::mem::take(&mut self.tail));
+        let mut screen = self.to_column(0) + &std::mem::take(&mut self.tail);
         if std::mem::take(&mut self.tail_columns) > 0 {
             screen.push_str("\r\n");
         }
@@ -95,12 +104,24 @@ impl View {
         screen
     }
 
-    fn to_top(&self) -> String {
+    /// Clears all from this column of the output's last row on.
+    fn to_column(&self, column: usize) -> String {
         let mut screen = String::from("\r");
         if self.cursor_row > 0 {
             screen.push_str(&format!("\x1b[{}A", self.cursor_row));
         }
+        if column > 0 {
+            screen.push_str(&format!("\x1b[{column}C"));
+        }
         screen.push_str("\x1b[J");
+        screen
+    }
+
+    fn rewrite(&mut self, mut screen: String) -> String {
+        let tail = std::mem::take(&mut self.tail);
+        self.tail_columns = 0;
+        self.style.clear();
+        self.write(&tail, &mut screen);
         screen
     }
 
@@ -310,7 +331,7 @@ mod tests {
         let screen = view.print("\x1b[2mthinking on\x1b[0m", &footer(&["> "], 0, 2));
         assert!(screen.contains("\x1b[0m\r\n\x1b[2;7m-- status\x1b[0m"), "{screen:?}");
         let screen = view.print("!", &footer(&["> "], 0, 2));
-        assert!(screen.starts_with("\r\x1b[2A\x1b[J\x1b[2mn\x1b[0m!"), "{screen:?}");
+        assert!(screen.starts_with("\r\x1b[2A\x1b[1C\x1b[J!"), "{screen:?}");
     }
 
     #[test]
