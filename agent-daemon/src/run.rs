@@ -116,6 +116,9 @@ pub async fn run(
         () = asked(&daemon, &server, has_parent) => End::Asked,
     };
     tracing::info!(?end, "ending");
+    if let End::Stdio(Ending::Unreadable(problem)) = &end {
+        tracing::error!("stdin cannot be read any further: {problem}");
+    }
     let code = end.code();
     let ended = async {
         wind_down(&daemon, &server, parent, end).await;

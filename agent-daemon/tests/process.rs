@@ -224,6 +224,20 @@ fn headers_are_answered_with_headers() {
     assert_eq!(answer["result"]["status"], "ok");
 }
 
+/// 1.4: nothing is left to read, which is the end of stdin; the parent is told why.
+#[test]
+fn what_cannot_be_read_from_stdin_is_its_end_and_stderr_says_why() {
+    let home = Home::new();
+    let file = home.path("input");
+    std::fs::write(&file, "GET / HTTP/1.1\r\n\r\n").unwrap();
+    let mut command = home.command(&["--stdio", "--log-level", "error"]);
+    let output = command.stdin(std::fs::File::open(file).unwrap()).output().unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    assert!(output.stdout.is_empty());
+    let log = String::from_utf8(output.stderr).unwrap();
+    assert!(log.contains("begins neither a line of JSON nor a Content-Length header"), "{log}");
+}
+
 #[test]
 fn exit_is_0_after_a_shutdown_and_else_1() {
     let home = Home::new();

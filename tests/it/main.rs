@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod abort;
+mod bytes;
 mod client_attach;
 mod client_mirror;
 mod client_process;

@@ -4,6 +4,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+pub mod bytes;
 pub mod daemon;
 mod hooks;
 mod laws;
