@@ -64,7 +64,16 @@ fn print_schema() -> ExitCode {
     }
 }
 
+/// Keeps the user's other processes, the commands of our own tools among them, from reading our
+/// environment and memory: the keys are in there. The superuser can all the same.
+fn hide_memory() {
+    #[cfg(target_os = "linux")]
+    // Where the system refuses, the daemon is no worse off than any other process.
+    let _ = rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable);
+}
+
 fn start(flags: Flags) -> ExitCode {
+    hide_memory();
     let variable = |name: &str| std::env::var(name).ok();
     let current_dir = match std::env::current_dir() {
         Ok(directory) => directory,

@@ -73,7 +73,9 @@ pub enum RpcError {
         limit: u64,
     },
     /// The message is longer than what is read.
-    #[error("the message is longer than {limit} bytes, the daemon's `max_message_bytes`")]
+    #[error(
+        "the message is longer than the {limit} bytes that are taken; see `limits.max_message_bytes`"
+    )]
     MessageTooLarge {
         /// In bytes.
         limit: u64,

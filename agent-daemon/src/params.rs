@@ -2,9 +2,12 @@
 //!
 //! Owns: the text of `-32602`. Never: ignores a field that it does not know.
 
-use serde::de::DeserializeOwned;
+use serde::{Deserialize, de::DeserializeOwned};
 
-use crate::{error::RpcError, protocol::UnsubscribeParams};
+use crate::{
+    error::RpcError,
+    protocol::{InitializeParams, PROTOCOL_VERSION, UnsubscribeParams},
+};
 
 /// Reads params: an object, or nothing for one without fields.
 ///
@@ -45,6 +48,23 @@ pub fn parse_subscription(text: Option<&str>) -> Result<UnsubscribeParams, RpcEr
             }
         },
         text => parse(text),
+    }
+}
+
+/// Reads the params of `initialize`, the version before anything else: another version may have
+/// another shape.
+///
+/// # Errors
+/// [`RpcError::UnsupportedProtocolVersion`], or as [`parse`].
+pub fn parse_initialize(text: Option<&str>) -> Result<InitializeParams, RpcError> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Version {
+        protocol_version: u32,
+    }
+    match parse::<Version>(text) {
+        Ok(Version { protocol_version: PROTOCOL_VERSION }) | Err(_) => parse(text),
+        Ok(_) => Err(RpcError::UnsupportedProtocolVersion { supported: vec![PROTOCOL_VERSION] }),
     }
 }
 

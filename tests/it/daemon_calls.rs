@@ -223,3 +223,15 @@ async fn input_that_cannot_be_taken_is_refused_with_the_reason() {
     }
     assert_eq!(peer.ask("getState", json!({})).await["seq"], 0, "nothing happened");
 }
+
+// Section 2: another version may have another shape, so the version is looked at first.
+#[tokio::test]
+async fn another_version_is_refused_as_such_whatever_else_it_says() {
+    let daemon = InMemory::new(ScriptedModel::new());
+    let mut peer = daemon.connect();
+    let (code, data) = peer.refused("initialize", json!({ "protocolVersion": 2 })).await;
+    assert_eq!((code, &data["supported"]), (1009, &json!([1])));
+    let (code, data) = peer.refused("initialize", json!({ "protocolVersion": 1 })).await;
+    assert_eq!(code, -32602);
+    assert!(data["problem"].as_str().unwrap().contains("clientInfo"), "{data}");
+}

@@ -16,7 +16,7 @@ use crate::{
     caller::Caller,
     daemon::Daemon,
     error::RpcError,
-    params::{parse, parse_subscription},
+    params::{parse, parse_initialize, parse_subscription},
     protocol::*,
     session::Session,
     sessions::not_found,
@@ -46,7 +46,7 @@ struct Call<'a> {
 /// All methods of the protocol.
 pub fn table(daemon: Arc<Daemon>) -> RpcModule<Daemon> {
     let mut table = Table { module: RpcModule::from_arc(daemon) };
-    table.add::<Initialize>(initialize);
+    table.add_read_by::<Initialize>(parse_initialize, initialize);
     table.add_waiting::<Shutdown, _>(shutdown);
     table.add::<Prompt>(prompt);
     table.add::<Continue>(|call, params| call.session(&params.session_id)?.continue_run());
@@ -73,10 +73,6 @@ pub fn table(daemon: Arc<Daemon>) -> RpcModule<Daemon> {
 
 fn initialize(call: Call<'_>, params: InitializeParams) -> Answer<Initialize> {
     call.caller.authorize(params.token.as_deref())?;
-    if params.protocol_version != PROTOCOL_VERSION {
-        let supported = vec![PROTOCOL_VERSION];
-        return Err(RpcError::UnsupportedProtocolVersion { supported });
-    }
     check_name("clientInfo.name", &params.client_info.name)?;
     call.caller.initialize(&params.client_info.name)?;
     let ClientInfo { name, version } = &params.client_info;
