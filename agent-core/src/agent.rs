@@ -42,24 +42,27 @@ pub struct Idle {
 
 /// A stateful agent. Cheap to clone; all clones are the same agent.
 ///
-/// Every method but the two waits is synchronous and takes effect before it returns. Dropping the
-/// last clone ends nothing: a run that is active goes on to its end.
+/// Every method but the two waits is synchronous, takes effect before it returns and may be called
+/// from anywhere, inside listeners, tools and hooks too. Each costs a short time under one lock,
+/// whatever the transcript's length. Dropping the last clone ends nothing: a run that is active goes
+/// on to its end.
 #[derive(Clone)]
 pub struct Agent {
     publisher: Arc<Publisher>,
 }
 
 impl Agent {
-    /// An agent at idle.
+    /// An agent at idle. Its runs live on the runtime that it is made on, which needs timers.
     ///
     /// # Panics
-    /// Outside a tokio runtime: the agent's runs live on the runtime that it was made on.
+    /// Outside a tokio runtime.
     pub fn new(options: AgentOptions) -> Self {
         let core = Core::new(options);
         Agent { publisher: Publisher::new(core, Handle::current()) }
     }
 
-    /// Starts a run.
+    /// Starts a run in a task of its own and returns at once. The handle gives the run's result;
+    /// dropping it changes nothing.
     ///
     /// # Errors
     /// [`SubmitError::Busy`] while a run is active, [`SubmitError::EmptyInput`].
@@ -68,7 +71,9 @@ impl Agent {
         Ok(accepted.handle.expect("a prompt that is not queued starts a run"))
     }
 
-    /// Gives the current run a message for its next model request.
+    /// Gives the current run a message for its next model request. What is accepted joins the
+    /// transcript, or comes back in `run_end.undelivered` or from the call that removed it: once, and
+    /// in order.
     ///
     /// # Errors
     /// See [`SubmitError`]; never `Busy`.
@@ -76,7 +81,8 @@ impl Agent {
         self.enqueue(QueueKind::Steering, input.into())
     }
 
-    /// Gives the current run a message for when it would otherwise stop.
+    /// Gives the current run a message for when it would otherwise stop. Promises what
+    /// [`steer`](Agent::steer) promises.
     ///
     /// # Errors
     /// See [`SubmitError`]; never `Busy`.
@@ -123,8 +129,9 @@ impl Agent {
         })
     }
 
-    /// Cancels the active run, or the one that is named. Only signals: the run settles itself.
-    /// Idempotent; at idle it does nothing and says so.
+    /// Cancels the active run, or the one that is named. Only signals: the run settles itself,
+    /// within the grace period, whatever its model, tools and hooks do. Idempotent; at idle, or when
+    /// the run's end is decided, it does nothing and says so.
     ///
     /// # Errors
     /// The named run is not active.
@@ -199,8 +206,9 @@ impl Agent {
     }
 
     /// Adds a listener behind those that there are. It is called with every event from the next
-    /// delivery on, one at a time, and the run waits for it. It gets the run's signal; for events
-    /// outside a run, one that never fires.
+    /// delivery on, one at a time, and the run waits for it: a listener that is slow slows the run,
+    /// and one that never returns stops it. It gets the run's signal; for events outside a run, one
+    /// that never fires. A failure or panic becomes a `diagnostic` and stops nobody.
     pub fn subscribe<F, Fut>(&self, listener: F) -> Subscription
     where
         F: Fn(Arc<Event>, CancelSignal) -> Fut + Send + Sync + 'static,

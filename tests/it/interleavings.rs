@@ -142,11 +142,10 @@ async fn four_threads_prompt_steer_abort_continue_and_clear_and_nothing_is_lost(
             }
         }
         told.returned.iter().for_each(|id| count(id));
-        last.state
-            .steering
-            .iter()
-            .chain(last.state.follow_up.iter())
-            .for_each(|queued| count(&queued.message_id));
+        // What waits is what the agent has, not only what it shows.
+        let waiting = play.agent.clear_queues(None).0;
+        assert_eq!(waiting.steering.len(), last.state.steering.len());
+        waiting.steering.iter().chain(&waiting.follow_up).for_each(|it| count(&it.message_id));
         for id in &told.accepted {
             assert_eq!(seen.get(id), Some(&1), "message {id} in round {round}");
         }
@@ -177,6 +176,40 @@ async fn whoever_waits_on_another_thread_is_woken() {
         must(agent.wait_for_run(agent_core::RunId(1))).await.unwrap();
     }
     assert_eq!(woken.load(Ordering::Relaxed), 8 * rounds());
+}
+
+// 9.1, 5.4
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_event_that_comes_while_delivery_ends_is_not_left_behind() {
+    let play = Script::new().with(|options| options.when_idle = WhenIdle::Hold).stage();
+    let (round, done) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
+    let last = 10 * rounds();
+    let threads: Vec<_> = (0..2)
+        .map(|thread| {
+            let (agent, round, done) = (play.agent.clone(), round.clone(), done.clone());
+            std::thread::spawn(move || {
+                for number in 1..=last {
+                    while round.load(Ordering::Acquire) < number {
+                        std::thread::yield_now();
+                    }
+                    // One of the two comes a little later each time.
+                    (0..thread * (number % 200) * 10).for_each(|_| std::hint::spin_loop());
+                    agent.steer("x").unwrap();
+                    done.fetch_add(1, Ordering::Release);
+                }
+            })
+        })
+        .collect();
+    for number in 1..=last {
+        round.store(number, Ordering::Release);
+        while done.load(Ordering::Acquire) < 2 * number {
+            tokio::task::yield_now().await;
+        }
+        must(play.agent.wait_for_idle()).await.unwrap();
+        assert_eq!(play.agent.clear_steering().len(), 2);
+    }
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+    play.settle().await;
 }
 
 /// As many as there are property cases, so that one number makes everything thorough.

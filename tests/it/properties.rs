@@ -182,7 +182,7 @@ fn act() -> impl Strategy<Value = Act> {
         3 => on_busy.prop_map(Act::Prompt),
         6 => (queue(), run.clone(), proptest::option::weighted(0.3, no_run))
             .prop_map(|(queue, run, no_run)| Act::Queue(queue, run, no_run)),
-        2 => run.prop_map(Act::Abort),
+        4 => run.prop_map(Act::Abort),
         1 => Just(Act::Continue),
         1 => proptest::option::of(queue()).prop_map(Act::Clear),
         1 => (0..8_u8).prop_map(Act::RemoveOne),
@@ -548,6 +548,8 @@ async fn play(case: Case) {
     let last = Timeline::of(&stage.agent);
     let ends = watch_ends(&stage.agent);
 
+    // Most of what can go wrong needs a run.
+    stage.act(Act::Prompt(OnBusy::Reject));
     for (pause, act) in case.clients {
         pause.pass().await;
         stage.act(act);
@@ -566,7 +568,11 @@ async fn play(case: Case) {
     assert_eq!(first.events(), last.events());
     let mut ledger = std::mem::take(&mut *stage.ledger.lock().unwrap());
     converges(&ledger.snapshots, &first.events(), &snapshot);
-    nothing_is_lost(&ledger, &first.events(), &snapshot);
+    // What waits is what the agent has, not only what it shows.
+    let waiting = stage.agent.clear_queues(None).0;
+    let shown = [&snapshot.state.steering, &snapshot.state.follow_up];
+    assert_eq!([&waiting.steering, &waiting.follow_up], shown.map(|queue| &**queue));
+    nothing_is_lost(&ledger, &first.events(), &waiting);
     aborts_settled(&ledger.aborted, &ends.lock().unwrap());
     handles_resolve(&mut ledger.handles, &first.events()).await;
     // It works.
@@ -638,7 +644,7 @@ fn converges(snapshots: &[Snapshot], events: &[Arc<Event>], last: &Snapshot) {
 }
 
 /// (b) Each accepted message joined the transcript once, or came back once, or waits.
-fn nothing_is_lost(ledger: &Ledger, events: &[Arc<Event>], last: &Snapshot) {
+fn nothing_is_lost(ledger: &Ledger, events: &[Arc<Event>], waiting: &Undelivered) {
     let mut seen: HashMap<&str, u32> = HashMap::new();
     let mut count = |id| *seen.entry(id).or_default() += 1;
     for event in events {
@@ -654,7 +660,7 @@ fn nothing_is_lost(ledger: &Ledger, events: &[Arc<Event>], last: &Snapshot) {
         }
     }
     ledger.returned.iter().for_each(|id| count(id));
-    let waiting = last.state.steering.iter().chain(last.state.follow_up.iter());
+    let waiting = waiting.steering.iter().chain(&waiting.follow_up);
     waiting.for_each(|queued| count(&queued.message_id));
     for id in &ledger.accepted {
         assert_eq!(seen.get(&**id), Some(&1), "message {id} is somewhere, once");

@@ -14,9 +14,6 @@ const RULES: &[(u32, u32)] = &[(3, 4), (4, 5), (5, 10), (6, 4), (7, 8), (8, 10),
 const CENTRE: &[&str] =
     &["message", "event", "config", "state", "reduce", "queue", "run", "transcript"];
 
-/// The wire protocol is one page on purpose: all that a client needs.
-const LONGER: &[&str] = &["agent-daemon/src/protocol.rs"];
-
 const MOST_LINES: usize = 500;
 
 fn root() -> PathBuf {
@@ -98,12 +95,7 @@ fn no_file_is_too_long_to_read() {
                     .components()
                     .any(|part| part.as_os_str() == "tests" && directory != "tests/support");
             let lines = without_tests(&text).lines().count();
-            let is_known = LONGER.iter().any(|longer| path.ends_with(longer));
-            assert!(
-                is_test || is_known || lines <= MOST_LINES,
-                "{}: {lines} lines",
-                path.display()
-            );
+            assert!(is_test || lines <= MOST_LINES, "{}: {lines} lines", path.display());
         }
     }
 }
