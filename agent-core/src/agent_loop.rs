@@ -242,15 +242,9 @@ impl RunTask {
         };
         ending = self.close(ending);
         let failure = failure.filter(|_| ending == EndReason::Error);
-        let stop_reason = match ending {
-            EndReason::Error => StopReason::Error,
-            _ => StopReason::Aborted,
-        };
-        let usage = answered.usage;
+        let (stop_reason, usage) = (stop_reason_of(ending), answered.usage);
         self.join_assistant(answered.content, stop_reason, usage, failure.clone()).await;
-        self.publish(EventKind::TurnEnd { turn: self.turn, stop_reason, usage }).await;
-        self.unfinished.turn = false;
-        Err(Ending { reason: ending, error_message: failure })
+        Err(self.end_turn_early(Ending { reason: ending, error_message: failure }, usage).await)
     }
 
     async fn join_assistant(
@@ -331,13 +325,10 @@ impl RunTask {
         }
     }
 
-    /// Ends a turn that has no further message: input closes before `turn_end`. (8.5)
+    /// Ends a turn that failed or was aborted and has no further message: input closes before `turn_end`. (8.5)
     async fn end_turn_early(&mut self, ending: Ending, usage: Usage) -> Ending {
         let reason = self.close(ending.reason);
-        let stop_reason = match reason {
-            EndReason::Error => StopReason::Error,
-            _ => StopReason::Aborted,
-        };
+        let stop_reason = stop_reason_of(reason);
         self.publish(EventKind::TurnEnd { turn: self.turn, stop_reason, usage }).await;
         self.unfinished.turn = false;
         Ending { reason, ..ending }
@@ -400,5 +391,13 @@ impl RunTask {
             true => self.end_turn_early(ending, Usage::default()).await,
             false => ending,
         }
+    }
+}
+
+/// How a turn stopped that its run's end cut short.
+fn stop_reason_of(ending: EndReason) -> StopReason {
+    match ending {
+        EndReason::Error => StopReason::Error,
+        _ => StopReason::Aborted,
     }
 }

@@ -53,28 +53,30 @@ impl Core {
         self.feed.publish(None, CancelSignal::never(), kind)
     }
 
-    /// Publishes something of the run that takes input, or beside any run if none does.
-    pub(crate) fn publish_of_open_run(&mut self, kind: EventKind) -> u64 {
-        match self.slot.active().filter(|run| self.slot.accepting() == Some(run.id)) {
-            Some(run) => {
-                let (id, signal) = (run.id, run.cancel.signal());
-                self.publish(id, signal, kind)
-            }
+    /// Publishes something of a run, or beside any run if there is none.
+    fn publish_of(&mut self, run: Option<(RunId, CancelSignal)>, kind: EventKind) -> u64 {
+        match run {
+            Some((id, signal)) => self.publish(id, signal, kind),
             None => self.publish_outside(kind),
         }
+    }
+
+    /// Publishes something of the run that takes input, or beside any run if none does.
+    pub(crate) fn publish_of_open_run(&mut self, kind: EventKind) -> u64 {
+        let open = self.slot.accepting();
+        self.publish_of(self.active_if(open), kind)
     }
 
     /// Reports what went wrong beside a run, as the run's news while it is active: the news of a
     /// run that is over would be ignored.
     pub(crate) fn diagnose(&mut self, run_id: Option<RunId>, message: String) {
-        let kind = EventKind::Diagnostic { message };
-        match self.slot.active().filter(|run| Some(run.id) == run_id) {
-            Some(run) => {
-                let (id, signal) = (run.id, run.cancel.signal());
-                self.publish(id, signal, kind)
-            }
-            None => self.publish_outside(kind),
-        };
+        self.publish_of(self.active_if(run_id), EventKind::Diagnostic { message });
+    }
+
+    /// The active run and its signal, if it is this one.
+    fn active_if(&self, run_id: Option<RunId>) -> Option<(RunId, CancelSignal)> {
+        let run = self.slot.active().filter(|run| Some(run.id) == run_id)?;
+        Some((run.id, run.cancel.signal()))
     }
 
     /// Publishes that messages left a queue.
