@@ -9,7 +9,6 @@ use std::{
 };
 
 use futures_util::future::join_all;
-use serde_json::Value;
 use tokio::sync::watch;
 
 use crate::{
@@ -19,7 +18,7 @@ use crate::{
         Capabilities, Control, DEFAULT_SESSION, HealthResult, HealthStatus, InitializeResult,
         PROTOCOL_VERSION, ReplayCapacity, ServerInfo,
     },
-    schema,
+    schema::Schema,
     sessions::{Blueprint, Sessions},
 };
 
@@ -36,7 +35,7 @@ pub struct Daemon {
     started: Instant,
     max_message_bytes: usize,
     transports: Vec<String>,
-    schema: OnceLock<Value>,
+    schema: OnceLock<Schema>,
     stage: watch::Sender<Stage>,
     parent: watch::Sender<Option<u32>>,
 }
@@ -93,7 +92,7 @@ impl Daemon {
                 max_message_bytes: self.max_message_bytes,
                 replay: ReplayCapacity { events, bytes },
                 transports: self.transports.clone(),
-                schema_hash: schema::hash(self.schema()),
+                schema_hash: self.schema().hash.clone(),
             },
         }
     }
@@ -114,8 +113,8 @@ impl Daemon {
     }
 
     /// The schema of the protocol.
-    pub fn schema(&self) -> &Value {
-        self.schema.get_or_init(schema::protocol)
+    pub fn schema(&self) -> &Schema {
+        self.schema.get_or_init(Schema::of_protocol)
     }
 
     /// Takes no more work, aborts the runs and completes when they have settled. Again: waits for

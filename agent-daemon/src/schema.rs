@@ -33,8 +33,26 @@ pub fn protocol() -> Value {
     })
 }
 
+/// The document and its hash: made once, since every `initialize` tells the hash.
+#[derive(Debug)]
+pub struct Schema {
+    /// What `getSchema` gives.
+    pub document: Value,
+    /// What `initialize` gives.
+    pub hash: String,
+}
+
+impl Schema {
+    /// Describes the protocol.
+    pub fn of_protocol() -> Self {
+        let document = protocol();
+        let hash = hash(&document);
+        Schema { document, hash }
+    }
+}
+
 /// A short text that differs when the schema does. FNV-1a, so that it is the same everywhere.
-pub fn hash(schema: &Value) -> String {
+fn hash(schema: &Value) -> String {
     let hash = schema.to_string().bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
     });

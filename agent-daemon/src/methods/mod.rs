@@ -10,7 +10,6 @@ use agent_core::{
     Agent, Idle, Input, Intent, Message, OnBusy, Origin, QueueKind, RunId, WaitError, WrongRun,
 };
 use jsonrpsee::{Extensions, RpcModule, types::ErrorObjectOwned};
-use serde_json::Value;
 
 use crate::{
     caller::Caller,
@@ -67,7 +66,7 @@ pub fn table(daemon: Arc<Daemon>) -> RpcModule<Daemon> {
     table.add::<ListSessions>(list_sessions);
     table.add_waiting::<CloseSession, _>(close_session);
     table.add::<Health>(|call, _| Ok(call.daemon.health(call.caller.server().connections())));
-    table.add::<GetSchema>(|call, _| Ok(Value::clone(call.daemon.schema())));
+    table.add::<GetSchema>(|call, _| Ok(call.daemon.schema().document.clone()));
     table.module
 }
 
