@@ -23,7 +23,7 @@ pub(super) enum Turn<'a> {
 }
 
 /// A piece of what a model is told.
-#[derive(Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) enum Part<'a> {
     Text(Cow<'a, str>),
     Image { mime_type: &'a str, data: &'a str },

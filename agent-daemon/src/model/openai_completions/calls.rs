@@ -43,13 +43,14 @@ impl Calls {
         self.calls.is_empty()
     }
 
-    /// Takes one entry of `tool_calls`. `next_block` numbers a block that begins.
+    /// Takes one entry of `tool_calls`; `next_block` numbers a block that begins. Tells the place
+    /// of the call that it belongs to.
     pub(super) fn piece(
         &mut self,
         entry: &Value,
         mut next_block: impl FnMut() -> u32,
         events: &mut Vec<ModelEvent>,
-    ) -> Result<(), StreamFailure> {
+    ) -> Result<usize, StreamFailure> {
         let piece = Piece::new(entry);
         self.size += piece.arguments.len();
         if self.size > LARGEST_ARGUMENTS {
@@ -71,7 +72,7 @@ impl Calls {
             if !piece.arguments.is_empty() {
                 events.push(call.event(piece.arguments));
             }
-            return Ok(());
+            return Ok(slot);
         }
         call.arguments.push_str(&piece.arguments);
         if call.id.is_empty() {
@@ -83,7 +84,7 @@ impl Calls {
             call.block = Some(next_block());
             events.push(call.event(call.arguments.clone()));
         }
-        Ok(())
+        Ok(slot)
     }
 
     /// Where the piece belongs; none if it begins a call.
@@ -177,7 +178,7 @@ mod tests {
                 blocks += 1;
                 blocks - 1
             };
-            outcome = outcome.and_then(|()| calls.piece(piece, next, &mut events));
+            outcome = outcome.and_then(|()| calls.piece(piece, next, &mut events).map(drop));
         }
         let mut rows: Vec<(u32, String)> = Vec::new();
         for event in events {

@@ -3,7 +3,7 @@
 use agent_core::{ModelEnd, ModelEvent, StopReason, Usage};
 use serde_json::Value;
 
-use super::{calls::Calls, request::REASONING_FIELDS};
+use super::{calls::Calls, proofs::Proofs, request::REASONING_FIELDS};
 use crate::model::{
     answer_stream::{Decoder, Progress, parse},
     failure::{Reported, StreamFailure},
@@ -14,6 +14,9 @@ use crate::model::{
 #[derive(Debug, Default)]
 pub(in crate::model) struct CompletionsDecoder {
     calls: Calls,
+    proofs: Proofs,
+    /// The block that the proofs are kept in, once there are any.
+    proofs_block: Option<u32>,
     /// The block that text or thinking is being added to.
     open: Option<(Kind, u32)>,
     blocks: u32,
@@ -106,13 +109,10 @@ impl CompletionsDecoder {
             self.say(refusal, events);
         }
         for entry in delta.get("tool_calls").and_then(Value::as_array).into_iter().flatten() {
-            self.open = None;
-            let blocks = &mut self.blocks;
-            let next_block = || {
-                *blocks += 1;
-                *blocks - 1
-            };
-            self.calls.piece(entry, next_block, events)?;
+            self.call(entry, events)?;
+        }
+        if let Some(details) = delta.get("reasoning_details").and_then(Value::as_array) {
+            self.proofs.add_details(details)?;
         }
         let reason = choice.get("finish_reason").and_then(Value::as_str);
         if let Some(reason) = reason.filter(|reason| !reason.is_empty()) {
@@ -121,7 +121,35 @@ impl CompletionsDecoder {
         if let Some(usage) = choice.get("usage").and_then(usage) {
             self.usage = usage;
         }
+        // Once they are whole; what little may follow is sent again with all before.
+        if self.finish_reason.is_some() {
+            self.prove(events);
+        }
         Ok(())
+    }
+
+    fn call(&mut self, entry: &Value, events: &mut Vec<ModelEvent>) -> Result<(), StreamFailure> {
+        self.open = None;
+        let blocks = &mut self.blocks;
+        let next_block = || {
+            *blocks += 1;
+            *blocks - 1
+        };
+        let place = self.calls.piece(entry, next_block, events)?;
+        match entry.get("extra_content").filter(|extra| extra.is_object()) {
+            Some(extra) => self.proofs.add_extra(place, extra),
+            None => Ok(()),
+        }
+    }
+
+    fn prove(&mut self, events: &mut Vec<ModelEvent>) {
+        if let Some(signature) = self.proofs.signature() {
+            let index = *self.proofs_block.get_or_insert_with(|| {
+                self.blocks += 1;
+                self.blocks - 1
+            });
+            events.push(ModelEvent::ThinkingSignature { index, signature });
+        }
     }
 
     /// One part of a content that is a list, as Mistral sends it.
@@ -262,6 +290,17 @@ mod tests {
         (
             r#"{"choices":[{"finish_reason":"tool_calls","index":0,"message":{"role":"assistant","content":"","tool_calls":[{"type":"function","function":{"name":"ls","arguments":"{}"},"id":"c"}]}}],"usage":{"prompt_tokens":5,"completion_tokens":3}}"#,
             "call c ls {} | ToolUse 5+3",
+        ),
+        (
+            r#"{"choices":[{"delta":{"tool_calls":[{"extra_content":{"google":{"thought_signature":"s"}},"id":"c","function":{"name":"ls","arguments":"{}"}}]}}]}
+{"choices":[{"delta":{},"finish_reason":"tool_calls"}]}"#,
+            "call c ls {} | thinking[{\"extra_content\":{\"0\":{\"google\":{\"thought_signature\":\"s\"}}}}]  | ToolUse 0+0",
+        ),
+        (
+            r#"{"choices":[{"delta":{"reasoning":"hm","reasoning_details":[{"type":"reasoning.text","text":"h"}]}}]}
+{"choices":[{"delta":{"content":"a","reasoning_details":[{"type":"reasoning.text","text":"m"}]},"finish_reason":"stop"}]}
+{"choices":[{"delta":{"reasoning_details":[{"type":"reasoning.encrypted","data":"x"}]},"finish_reason":"stop"}]}"#,
+            "thinking[reasoning] hm | text a | thinking[{\"reasoning_details\":[{\"text\":\"hm\",\"type\":\"reasoning.text\"},{\"data\":\"x\",\"type\":\"reasoning.encrypted\"}]}]  | Stop 0+0",
         ),
     ];
 

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use agent_core::{ModelRequest, ThinkingLevel, ToolSpec};
 use serde_json::{Value, json};
 
+use super::{dialect::Dialect, proofs::Proofs};
 use crate::model::{
     history::{Part, Said, Turn, history},
     remote::RemoteModel,
@@ -16,29 +17,23 @@ pub(super) const REASONING_FIELDS: [&str; 2] = ["reasoning_content", "reasoning"
 /// The body of a request.
 pub(in crate::model) fn body(model: &RemoteModel, request: &ModelRequest) -> Value {
     let turns = history(&request.messages, &model.name, model.config.images);
+    let dialect = Dialect::of(model);
     let mut body = json!({
         "model": model.config.id,
         "stream": true,
         "stream_options": { "include_usage": true },
-        "messages": messages(&request.system_prompt, &turns),
+        "messages": messages(&request.system_prompt, &turns, dialect),
     });
     if !request.tools.is_empty() {
         body["tools"] = request.tools.iter().map(tool).collect();
     }
     if let Some(limit) = model.config.max_output_tokens {
-        body[limit_field(model)] = limit.into();
+        body[dialect.limit_field] = limit.into();
     }
     if model.config.thinking && request.thinking_level != ThinkingLevel::Off {
         body["reasoning_effort"] = json!(request.thinking_level);
     }
     body
-}
-
-/// OpenAI's own reasoning models refuse the old name; many other servers know no other.
-fn limit_field(model: &RemoteModel) -> &'static str {
-    let host = model.provider.url.host_str().unwrap_or_default();
-    let is_openai = ["api.openai.com", ".openai.azure.com"].iter().any(|own| host.ends_with(own));
-    if is_openai { "max_completion_tokens" } else { "max_tokens" }
 }
 
 fn tool(spec: &ToolSpec) -> Value {
@@ -52,24 +47,20 @@ fn tool(spec: &ToolSpec) -> Value {
     })
 }
 
-fn messages(system_prompt: &str, turns: &[Turn<'_>]) -> Vec<Value> {
+fn messages(system_prompt: &str, turns: &[Turn<'_>], dialect: Dialect) -> Vec<Value> {
     let mut messages = Vec::with_capacity(turns.len() + 1);
     if !system_prompt.trim().is_empty() {
         messages.push(json!({ "role": "system", "content": system_prompt }));
     }
-    let last_user = turns.iter().rposition(|turn| matches!(turn, Turn::User(_)));
-    // Pictures of tool results wait for the end of the batch: nothing may come between results.
-    let mut pictures = Vec::new();
-    for (index, turn) in turns.iter().enumerate() {
-        if !matches!(turn, Turn::ToolResult { .. }) {
-            messages.extend(shown_pictures(&mut pictures));
-        }
+    // What people say in a row is one message: the templates of many local models refuse two.
+    // Pictures of tool results are a part of it: nothing may come between results.
+    let mut asked: Vec<Part<'_>> = Vec::new();
+    for turn in turns {
         match turn {
-            Turn::User(parts) => {
-                messages.push(json!({ "role": "user", "content": content(parts) }))
-            }
+            Turn::User(parts) => asked.extend(parts.iter().cloned()),
             Turn::Assistant(said) => {
-                messages.push(assistant(said, last_user.is_none_or(|last_user| index > last_user)));
+                messages.extend(user(&mut asked));
+                messages.push(assistant(said, dialect));
             }
             Turn::ToolResult { call_id, tool, content, .. } => {
                 messages.push(json!({
@@ -77,20 +68,26 @@ fn messages(system_prompt: &str, turns: &[Turn<'_>]) -> Vec<Value> {
                     "tool_call_id": call_id,
                     "content": words(content),
                 }));
-                pictures.extend(pictures_of(tool, content));
+                asked.extend(pictures_of(tool, content));
             }
         }
     }
-    messages.extend(shown_pictures(&mut pictures));
+    messages.extend(user(&mut asked));
     messages
 }
 
-/// One answer. Its reasoning goes back only within the tool loop that it belongs to: some models
-/// need it there, and some servers refuse it anywhere else.
-fn assistant(said: &[Said<'_>], with_reasoning: bool) -> Value {
+fn user(asked: &mut Vec<Part<'_>>) -> Option<Value> {
+    let parts = std::mem::take(asked);
+    (!parts.is_empty()).then(|| json!({ "role": "user", "content": content(&parts) }))
+}
+
+/// One answer, with the reasoning of the model itself: some servers need it, and those that do
+/// not leave it out by themselves.
+fn assistant(said: &[Said<'_>], dialect: Dialect) -> Value {
     let mut message = json!({ "role": "assistant", "content": null });
     let mut words = Vec::new();
     let mut calls = Vec::new();
+    let mut proofs = Proofs::default();
     for piece in said {
         match piece {
             Said::Text(text) => words.push(*text),
@@ -99,14 +96,16 @@ fn assistant(said: &[Said<'_>], with_reasoning: bool) -> Value {
                 "type": "function",
                 "function": { "name": name, "arguments": arguments.to_string() },
             })),
-            // The signature is the name of the field that the thought came in.
+            // The signature is the name of the field that the thought came in, or its proof.
             Said::Thinking { thinking, signature: Some(field) }
-                if with_reasoning && REASONING_FIELDS.contains(field) =>
+                if REASONING_FIELDS.contains(field) =>
             {
                 let so_far = message[*field].as_str().unwrap_or_default().to_owned();
                 message[*field] = (so_far + thinking).into();
             }
-            Said::Thinking { .. } => {}
+            Said::Thinking { signature, .. } => {
+                proofs = signature.and_then(Proofs::of_signature).unwrap_or(proofs);
+            }
         }
     }
     if !words.is_empty() {
@@ -115,7 +114,30 @@ fn assistant(said: &[Said<'_>], with_reasoning: bool) -> Value {
     if !calls.is_empty() {
         message["tool_calls"] = calls.into();
     }
+    proofs.write(&mut message);
+    complete(&mut message, dialect);
     message
+}
+
+/// Fills in what a server insists on and another model's answer does not have.
+fn complete(message: &mut Value, dialect: Dialect) {
+    let has_reasoning = REASONING_FIELDS
+        .iter()
+        .chain(&["reasoning_details"])
+        .any(|field| message.get(*field).is_some());
+    if dialect.reasoning_everywhere && !has_reasoning {
+        // Not empty, which counts as missing.
+        message["reasoning_content"] = " ".into();
+    }
+    // Signatures are looked for on the first of parallel calls only.
+    if dialect.signed_calls
+        && let Some(call) = message.pointer_mut("/tool_calls/0")
+        && call.get("extra_content").is_none()
+    {
+        // Google's own word for calls that another model made.
+        call["extra_content"] =
+            json!({ "google": { "thought_signature": "skip_thought_signature_validator" } });
+    }
 }
 
 /// A string where there is only text: the templates of many local servers take nothing else.
@@ -153,26 +175,20 @@ fn words<'a>(parts: &'a [Part<'_>]) -> Cow<'a, str> {
 }
 
 /// Tool messages take no pictures; a user message does.
-fn pictures_of(tool: &str, content: &[Part<'_>]) -> Vec<Value> {
-    let pictures: Vec<Value> =
-        content.iter().filter(|part| matches!(part, Part::Image { .. })).map(part).collect();
-    if pictures.is_empty() {
-        return pictures;
+fn pictures_of<'a>(tool: &str, content: &[Part<'a>]) -> Vec<Part<'a>> {
+    let pictures = content.iter().filter(|part| matches!(part, Part::Image { .. })).cloned();
+    let mut shown: Vec<_> = pictures.collect();
+    if !shown.is_empty() {
+        shown.insert(0, Part::Text(format!("From the result of {tool}:").into()));
     }
-    let words = json!({ "type": "text", "text": format!("From the result of {tool}:") });
-    std::iter::once(words).chain(pictures).collect()
-}
-
-fn shown_pictures(pictures: &mut Vec<Value>) -> Option<Value> {
-    let content = std::mem::take(pictures);
-    (!content.is_empty()).then(|| json!({ "role": "user", "content": content }))
+    shown
 }
 
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
 
-    use agent_core::StopReason;
+    use agent_core::{Block, StopReason};
 
     use super::*;
     use crate::model::{
@@ -213,19 +229,6 @@ mod tests {
     }
 
     #[test]
-    fn openai_itself_wants_the_new_name_of_the_limit() {
-        let mut model = thinking_model(API);
-        for (url, expected) in [
-            ("https://api.openai.com/v1", "max_completion_tokens"),
-            ("https://x.openai.azure.com/openai/v1", "max_completion_tokens"),
-            ("https://openrouter.ai/api/v1", "max_tokens"),
-        ] {
-            std::sync::Arc::get_mut(&mut model.provider).unwrap().url = url.parse().unwrap();
-            assert_eq!(limit_field(&model), expected);
-        }
-    }
-
-    #[test]
     fn calls_and_results_are_paired_and_pictures_follow_the_batch() {
         let transcript = [
             user([text("look"), image()]),
@@ -249,7 +252,7 @@ mod tests {
                 {"type": "text", "text": "look"},
                 {"type": "image_url", "image_url": {"url": "data:image/png;base64,aW1n"}},
             ]}),
-            json!({"role": "assistant", "content": "ok", "tool_calls": [
+            json!({"role": "assistant", "content": "ok", "reasoning": "hm", "tool_calls": [
                 {"id": "1", "type": "function", "function": {"name": "read", "arguments": "{\"path\":\"a\"}"}},
                 {"id": "2", "type": "function", "function": {"name": "bash", "arguments": "{}"}},
             ]}),
@@ -258,35 +261,115 @@ mod tests {
             json!({"role": "user", "content": [
                 {"type": "text", "text": "From the result of read:"},
                 {"type": "image_url", "image_url": {"url": "data:image/png;base64,aW1n"}},
+                {"type": "text", "text": "and?"},
             ]}),
-            json!({"role": "user", "content": "and?"}),
         ];
         assert_eq!(body["messages"], json!(expected));
     }
 
     #[test]
-    fn reasoning_goes_back_within_its_tool_loop_only() {
-        let answer = |id: &str| {
-            assistant(
-                "p/m",
-                StopReason::ToolUse,
-                [
-                    thinking("a", Some("reasoning_content")),
-                    thinking("b", Some("reasoning_content")),
-                    call(id, "bash", "{}"),
-                ],
-            )
-        };
+    fn people_who_speak_in_a_row_are_one_message() {
         let transcript = [
             user([text("1")]),
-            answer("1"),
+            assistant("p/m", StopReason::Aborted, []),
+            user([text("2")]),
+            assistant("p/m", StopReason::Stop, [text("ok")]),
+            user([image()]),
+            user([text("3")]),
+        ];
+        let body = body(&seeing_model(API), &request(transcript));
+        let expected = json!([
+            {"role": "user", "content": "1\n2"},
+            {"role": "assistant", "content": "ok"},
+            {"role": "user", "content": [
+                {"type": "image_url", "image_url": {"url": "data:image/png;base64,aW1n"}},
+                {"type": "text", "text": "3"},
+            ]},
+        ]);
+        assert_eq!(body["messages"], expected);
+    }
+
+    const DETAILS: &str = r#"{"reasoning_details":[{"type":"reasoning.text","text":"a"}]}"#;
+    const EXTRA: &str = r#"{"extra_content":{"0":{"google":{"thought_signature":"s"}}}}"#;
+    const SKIP: &str = r#"{"google":{"thought_signature":"skip_thought_signature_validator"}}"#;
+
+    /// What an earlier answer of `by`, with these thoughts and a call, is sent as to a model, with
+    /// a new question behind it.
+    fn sent_back(to: (&str, &str), by: &str, thoughts: &[Block]) -> Value {
+        let mut model = thinking_model(API);
+        std::sync::Arc::get_mut(&mut model.provider).unwrap().url = to.0.parse().unwrap();
+        model.config.id = to.1.to_owned();
+        let mut content = thoughts.to_vec();
+        content.push(call("1", "bash", "{}"));
+        let transcript = [
+            user([text("1")]),
+            assistant(by, StopReason::ToolUse, content),
             result("1", "bash", [text("x")]),
             user([text("2")]),
-            answer("2"),
-            result("2", "bash", [text("x")]),
         ];
-        let body = body(&thinking_model(API), &request(transcript));
-        assert_eq!(body["messages"][1].get("reasoning_content"), None);
-        assert_eq!(body["messages"][4]["reasoning_content"], "ab");
+        let mut sent = body(&model, &request(transcript))["messages"][1].take();
+        sent["tool_calls"] = sent["tool_calls"][0]["extra_content"].take();
+        sent
+    }
+
+    #[test]
+    fn thoughts_go_back_as_servers_insist() {
+        const SOME: (&str, &str) = ("http://127.0.0.1:9", "m");
+        const GEMINI: (&str, &str) =
+            ("https://generativelanguage.googleapis.com/v1beta/openai", "gemini-3-pro");
+        const KIMI: (&str, &str) = ("https://api.moonshot.ai/v1", "kimi-k2.6");
+        let plain: &[Block] =
+            &[thinking("a", Some("reasoning_content")), thinking("b", Some("reasoning_content"))];
+        let detailed: &[Block] = &[thinking("a", Some("reasoning")), thinking("", Some(DETAILS))];
+        let signed: &[Block] = &[thinking("", Some(EXTRA))];
+        let nothing = r#"{"content":null,"role":"assistant","tool_calls":null}"#;
+        for (to, by, thoughts, expected) in [
+            (
+                SOME,
+                "p/m",
+                plain,
+                r#"{"content":null,"reasoning_content":"ab","role":"assistant","tool_calls":null}"#,
+            ),
+            (SOME, "other/m", plain, nothing),
+            (
+                SOME,
+                "p/m",
+                detailed,
+                r#"{"content":null,"reasoning":"a","reasoning_details":[{"text":"a","type":"reasoning.text"}],"role":"assistant","tool_calls":null}"#,
+            ),
+            (SOME, "other/m", detailed, nothing),
+            (
+                KIMI,
+                "p/m",
+                plain,
+                r#"{"content":null,"reasoning_content":"ab","role":"assistant","tool_calls":null}"#,
+            ),
+            (
+                KIMI,
+                "p/m",
+                &[],
+                r#"{"content":null,"reasoning_content":" ","role":"assistant","tool_calls":null}"#,
+            ),
+            (
+                KIMI,
+                "other/m",
+                plain,
+                r#"{"content":null,"reasoning_content":" ","role":"assistant","tool_calls":null}"#,
+            ),
+            (
+                GEMINI,
+                "p/m",
+                signed,
+                r#"{"content":null,"role":"assistant","tool_calls":{"google":{"thought_signature":"s"}}}"#,
+            ),
+            (
+                GEMINI,
+                "other/m",
+                signed,
+                &format!(r#"{{"content":null,"role":"assistant","tool_calls":{SKIP}}}"#),
+            ),
+        ] {
+            assert_eq!(sent_back(to, by, thoughts).to_string(), expected, "{} {by}", to.1);
+        }
     }
 }
