@@ -1,7 +1,7 @@
 //! What went wrong with a request, told so that a person can do something about it.
 //!
-//! Owns: sorting statuses, error objects and broken connections into the kinds of [`ModelError`],
-//! and the text: model, what the server said, what to do.
+//! Owns: sorting statuses, reported failures and broken connections into the kinds of
+//! [`ModelError`], and the text: model, what the server said, what to do.
 //! Never: repeats a secret, a page's markup or more than a paragraph of foreign text; retries.
 
 use std::{error::Error, time::Duration};
@@ -10,7 +10,7 @@ use agent_core::{ModelError, ModelErrorKind};
 use reqwest::{StatusCode, header::HeaderMap};
 use serde_json::Value;
 
-use super::{foreign_text, provider::Provider, retry_after::retry_after};
+use super::{foreign_text, provider::Provider, reported::Reported, retry_after::retry_after};
 
 /// What a decoder says when the stream cannot be followed or does not want to be.
 #[derive(Clone, Debug, PartialEq)]
@@ -25,120 +25,12 @@ pub(super) enum StreamFailure {
     Withheld(String),
 }
 
-/// A failure in a server's own words.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Reported {
-    /// The HTTP status that it named, or that its type stands for.
-    pub(super) status: Option<u16>,
-    /// Its types and codes, for sorting.
-    pub(super) codes: Vec<String>,
-    pub(super) message: String,
-}
-
 /// The model that was asked, for the text of a failure.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Asked<'a> {
     /// `PROVIDER/ID`.
     pub(super) name: &'a str,
     pub(super) provider: &'a Provider,
-}
-
-impl Reported {
-    /// Reads any of the shapes that servers use; none if it is no error object.
-    pub(super) fn from_json(value: &Value) -> Option<Self> {
-        let value = value.as_array().and_then(|list| list.first()).unwrap_or(value);
-        match value.get("error").or_else(|| value.get("errors")?.get(0)).filter(|e| !e.is_null()) {
-            Some(Value::String(message)) => {
-                let mut reported = Reported { message: message.clone(), ..Reported::default() };
-                reported.add_codes(value);
-                Some(reported)
-            }
-            Some(error) => Self::from_error_object(error)
-                .or_else(|| Some(Reported { message: error.to_string(), ..Reported::default() })),
-            None => Self::from_error_object(value),
-        }
-    }
-
-    fn from_error_object(error: &Value) -> Option<Self> {
-        let message =
-            ["message", "detail", "msg"].iter().find_map(|key| match error.get(key)? {
-                Value::String(message) => Some(message.clone()),
-                Value::Null => None,
-                other => Some(other.to_string()),
-            })?;
-        let mut reported = Reported { message, ..Reported::default() };
-        reported.add_codes(error);
-        Some(reported)
-    }
-
-    fn add_codes(&mut self, error: &Value) {
-        for key in ["code", "type", "status"] {
-            match error.get(key) {
-                Some(Value::Number(number)) => {
-                    let status = number.as_u64().and_then(|number| u16::try_from(number).ok());
-                    self.status =
-                        self.status.or(status.filter(|status| (400..600).contains(status)));
-                }
-                Some(Value::String(code)) => self.codes.push(code.clone()),
-                _ => {}
-            }
-        }
-        self.status = self.status.or_else(|| self.codes.iter().find_map(|code| status_of(code)));
-    }
-
-    fn is_context_overflow(&self) -> bool {
-        let known = |code: &String| {
-            matches!(
-                code.as_str(),
-                "context_length_exceeded"
-                    | "exceed_context_size_error"
-                    | "model_context_window_exceeded"
-            )
-        };
-        let message = self.message.to_lowercase();
-        self.codes.iter().any(known)
-            || OVERFLOW_PHRASES.iter().any(|phrase| message.contains(phrase))
-    }
-
-    /// A quota that is used up does not pass by waiting seconds.
-    fn is_quota(&self) -> bool {
-        self.codes.iter().any(|code| code == "insufficient_quota" || code == "billing_error")
-    }
-}
-
-/// How servers say that a request is longer than the context window.
-const OVERFLOW_PHRASES: &[&str] = &[
-    "maximum context length",
-    "available context size",
-    "context length exceeded",
-    "context window",
-    "context_length",
-    "exceeds the context",
-    "exceed context limit",
-    "exceeded model token limit",
-    "prompt is too long",
-    "input is too long",
-    "maximum prompt length",
-    "reduce the length of the messages",
-    "token count exceeds",
-];
-
-/// The HTTP status that an error type stands for.
-fn status_of(code: &str) -> Option<u16> {
-    Some(match code {
-        "invalid_request_error" => 400,
-        "authentication_error" | "invalid_api_key" => 401,
-        "billing_error" => 402,
-        "permission_error" => 403,
-        "not_found_error" | "model_not_found" => 404,
-        "request_too_large" => 413,
-        "rate_limit_error" | "rate_limit_exceeded" | "insufficient_quota" => 429,
-        "api_error" | "server_error" | "internal_server_error" => 500,
-        "unavailable_error" => 503,
-        "timeout_error" => 504,
-        "overloaded_error" => 529,
-        _ => return None,
-    })
 }
 
 impl Asked<'_> {
@@ -281,9 +173,15 @@ impl Asked<'_> {
         let cause = self.bounded(&root_cause(error), SHOWN);
         let url = &self.provider.shown_url;
         let setting = &self.provider.address_setting;
+        let tls = tls_error(error);
+        let kind = match tls {
+            // Nothing that passes.
+            Some(rustls::Error::InvalidCertificate(_)) => ModelErrorKind::Provider,
+            _ => ModelErrorKind::Connection,
+        };
         let message = if answering {
             format!("{} broke off: the connection to {url} was lost ({cause}).", self.name)
-        } else if is_tls(error) {
+        } else if tls.is_some() {
             format!(
                 "{}: no secure connection to {url}: {cause}. Check that {setting} begins with \
                  {} and that the server's certificate is trusted.",
@@ -303,7 +201,7 @@ impl Asked<'_> {
         } else {
             format!("{}: the connection to {url} was lost before an answer: {cause}.", self.name)
         };
-        ModelError::new(ModelErrorKind::Connection, message)
+        ModelError::new(kind, message)
     }
 
     /// Nothing arrived for too long.
@@ -357,11 +255,11 @@ fn root_cause(error: &reqwest::Error) -> String {
     text.unwrap_or_else(|| "no reason given".to_owned())
 }
 
-fn is_tls(error: &reqwest::Error) -> bool {
+fn tls_error(error: &reqwest::Error) -> Option<&rustls::Error> {
     let mut cause = error.source();
     while let Some(inner) = cause {
-        if inner.is::<rustls::Error>() {
-            return true;
+        if let Some(tls) = inner.downcast_ref() {
+            return Some(tls);
         }
         // An I/O error does not name what it wraps as its source.
         let wrapped = inner.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
@@ -370,7 +268,7 @@ fn is_tls(error: &reqwest::Error) -> bool {
             None => inner.source(),
         };
     }
-    false
+    None
 }
 
 fn shown_delay(delay: Duration) -> String {

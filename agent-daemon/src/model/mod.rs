@@ -21,6 +21,7 @@ mod openai_completions;
 mod openai_responses;
 mod provider;
 mod remote;
+mod reported;
 mod retry_after;
 mod secret;
 mod sse;

@@ -8,6 +8,7 @@ use agent_core::{
     Agent, AgentOptions, EndReason, EventKind, Model, ModelRequest, Subscription, collect,
 };
 use futures_util::FutureExt;
+use rustls::pki_types::PrivatePkcs8KeyDer;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
@@ -381,6 +382,38 @@ async fn https_to_a_plain_port_is_named_as_such() {
     let said = said.replace(&address, "URL");
     assert!(said.starts_with(" | Connection: p/m: no secure connection to URL: "), "{said}");
     assert!(said.contains("Check that base_url of [providers.p] begins with"), "{said}");
+}
+
+/// What no second attempt would change is not taken for a lost connection, which is tried again.
+#[tokio::test]
+async fn a_certificate_that_nobody_trusts_is_named_as_such() {
+    let read = |name: &str| {
+        std::fs::read([env!("CARGO_MANIFEST_DIR"), "/../tests/fixtures/tls/", name].concat())
+    };
+    let certificate = read("certificate.der").unwrap().into();
+    let key = PrivatePkcs8KeyDer::from(read("key.der").unwrap()).into();
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let config = rustls::ServerConfig::builder()
+        .with_no_client_auth()
+        .with_single_cert(vec![certificate], key)
+        .unwrap();
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("https://localhost:{}/v1", listener.local_addr().unwrap().port());
+    let server = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut connection = rustls::ServerConnection::new(Arc::new(config)).unwrap();
+        // The client says no.
+        connection.complete_io(&mut stream).unwrap_err();
+    });
+    let said = story(&model_at(API, &address, ModelConfig::default())).await;
+    server.join().unwrap();
+    let said = said.replace(&address, "URL");
+    assert!(
+        said.starts_with(
+            " | Provider: p/m: no secure connection to URL: invalid peer certificate: "
+        ),
+        "{said}"
+    );
 }
 
 #[tokio::test]

@@ -6,7 +6,8 @@ use serde_json::Value;
 use super::{calls::Calls, proofs::Proofs, request::REASONING_FIELDS};
 use crate::model::{
     answer_stream::{Decoder, Progress, parse},
-    failure::{Reported, StreamFailure},
+    failure::StreamFailure,
+    reported::Reported,
     sse::SseEvent,
 };
 

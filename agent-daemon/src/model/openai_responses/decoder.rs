@@ -5,7 +5,8 @@ use serde_json::Value;
 
 use crate::model::{
     answer_stream::{Decoder, MOST_CALLS, Progress, parse},
-    failure::{Reported, StreamFailure},
+    failure::StreamFailure,
+    reported::Reported,
     sse::SseEvent,
 };
 
