@@ -11,6 +11,7 @@ use super::{
     Api,
     anthropic_messages::MessagesDecoder,
     failure::StreamFailure,
+    json_text,
     openai_completions::CompletionsDecoder,
     openai_responses::ResponsesDecoder,
     sse::{SseDecoder, SseEvent},
@@ -84,12 +85,17 @@ impl AnswerStream {
         fed.map_err(|too_large| StreamFailure::Malformed(too_large.to_string()))
     }
 
-    /// Takes an answer that came in one piece, as from servers that cannot stream.
+    /// Takes an answer that came in one piece, as from servers that cannot stream; or that only say
+    /// so.
     pub(super) fn whole(
         &mut self,
         body: Vec<u8>,
         events: &mut Vec<ModelEvent>,
     ) -> Result<(), StreamFailure> {
+        let begins = |start: &&[u8]| body.trim_ascii_start().starts_with(start);
+        if [&b"data:"[..], b"event:", b":"].iter().any(begins) {
+            return self.feed(&body, events);
+        }
         let data = String::from_utf8_lossy(&body).into_owned();
         self.decoder.event(&SseEvent { name: String::new(), data }, events)
     }
@@ -125,7 +131,7 @@ pub(super) fn parse(data: &str) -> Result<Option<Value>, StreamFailure> {
     if data.is_empty() || data == "[DONE]" {
         return Ok(None);
     }
-    let parsed = serde_json::from_str(data);
+    let parsed = json_text::read(data);
     parsed
         .map(Some)
         .map_err(|error| StreamFailure::Malformed(format!("an event is no JSON ({error}): {data}")))

@@ -16,6 +16,7 @@ mod failure;
 mod foreign_text;
 mod history;
 mod http;
+mod json_text;
 mod offline;
 mod openai_completions;
 mod openai_responses;

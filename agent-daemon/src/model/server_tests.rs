@@ -474,6 +474,18 @@ async fn an_answer_that_is_whole_needs_no_end() {
 }
 
 #[tokio::test]
+async fn events_that_are_called_json_are_events_all_the_same() {
+    for before in ["", "\n: hello\n\n"] {
+        let server = Server::start().await;
+        let model = server.model();
+        let body = [before, &delta("ok"), FINISH].concat();
+        let bytes = page("200 OK", "content-type: application/json\r\n", &body);
+        let (said, _) = tokio::join!(story(&model), server.answer(bytes.as_bytes()));
+        assert_eq!(said, "text ok | Stop");
+    }
+}
+
+#[tokio::test]
 async fn a_whole_answer_does_not_wait_for_a_server_that_holds_the_connection() {
     let server = Server::start().await;
     let agent = Watched::new(server.model());

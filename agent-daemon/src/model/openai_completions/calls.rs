@@ -115,8 +115,7 @@ impl Calls {
         !piece.name.is_empty()
             && !call.name.is_empty()
             && (call.name != piece.name
-                || (!piece.arguments.is_empty()
-                    && serde_json::from_str::<serde::de::IgnoredAny>(&call.arguments).is_ok()))
+                || (!piece.arguments.is_empty() && is_complete(&call.arguments)))
     }
 
     /// Checks that every call can be told of.
@@ -155,6 +154,12 @@ impl<'a> Piece<'a> {
             arguments,
         }
     }
+}
+
+/// Looks at the end first: the whole of a long text need not be read again for every piece.
+fn is_complete(arguments: &str) -> bool {
+    arguments.trim_end().ends_with('}')
+        && serde_json::from_str::<serde::de::IgnoredAny>(arguments).is_ok()
 }
 
 fn malformed(what: String) -> StreamFailure {
