@@ -40,7 +40,7 @@ const AFTER_SHUTDOWN: Duration = Duration::from_secs(10);
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// The model of new sessions cannot be used.
-    #[error("{0} Choose another with --model or `model` in the configuration file.")]
+    #[error("{0}. Choose another with --model or `model` in the configuration file.")]
     Model(ModelUnavailable),
     /// The token's file cannot be used.
     #[error(transparent)]

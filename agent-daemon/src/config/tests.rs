@@ -155,6 +155,18 @@ fn what_is_wrong_in_the_file_is_named_with_its_line() {
             "[providers.x]\napi = 'openai-completions'",
             ":1: `providers.x`: missing field `base_url`",
         ),
+        (
+            "[providers.x]\napi = 'openai-completions'\nbase_url = 'http://x'\nmodels = [{ id = 'm' }, { id = 'm' }]",
+            ":4: `providers.x.models`: `m` is described twice",
+        ),
+        (
+            "[providers.x]\napi = 'openai-completions'\nbase_url = 'http://x'\nmodels = [{ id = ' ' }]",
+            ":4: `providers.x.models[0].id`: it must not be empty",
+        ),
+        (
+            "[providers.x]\napi = 'openai-completions'\nbase_url = 'http://x'\nmodels = [{ id = 'm', max_output_tokens = 0 }]",
+            ":4: `providers.x.models[0].max_output_tokens`: it must be at least 1; leave it out",
+        ),
         ("model = ", ":1: "),
     ];
     for (text, expected) in cases {

@@ -295,7 +295,7 @@ mod tests {
         ]
         [any]
         api = "anthropic-messages"
-        base_url = "https://user:pass@example.com?x=1"
+        base_url = "https://user:pass-0123@example.com?api_key=query-0123&api-version=2024-10-21"
         headers = { "x-team" = "blue-0123" }
         [locked]
         api = "openai-responses"
@@ -305,6 +305,9 @@ mod tests {
         [nowhere]
         api = "openai-completions"
         base_url = "ftp://example.com"
+        [bare]
+        api = "openai-completions"
+        base_url = "127.0.0.1:8080/v1"
     "#;
 
     fn catalog(config: &str, env: &[(&str, &str)]) -> ModelCatalog {
@@ -338,13 +341,13 @@ mod tests {
             ("offline/other", "its provider has no model `other`; it has only offline/demo"),
             (
                 "openai/gpt-5",
-                "there is no provider `openai` (there are: anthropic, any, local, locked, nowhere, \
-                 offline); set OPENAI_API_KEY, or configure [providers.openai]",
+                "there is no provider `openai` (there are: anthropic, any, bare, local, locked, \
+                 nowhere, offline); set OPENAI_API_KEY, or configure [providers.openai]",
             ),
             (
                 "other/m",
-                "there is no provider `other` (there are: anthropic, any, local, locked, nowhere, \
-                 offline); configure [providers.other]",
+                "there is no provider `other` (there are: anthropic, any, bare, local, locked, \
+                 nowhere, offline); configure [providers.other]",
             ),
             ("gemma", "a model's name is PROVIDER/ID, such as offline/demo"),
             ("local/", "a model's name is PROVIDER/ID, such as offline/demo"),
@@ -352,6 +355,11 @@ mod tests {
             (
                 "nowhere/m",
                 "base_url of [providers.nowhere] is not usable: it must begin with http:// or https://",
+            ),
+            (
+                "bare/m",
+                "base_url of [providers.bare] is not usable: relative URL without a base; it must \
+                 begin with http:// or https://",
             ),
         ] {
             assert_eq!(found(&catalog, name), expected, "{name}");
@@ -415,6 +423,7 @@ mod tests {
             .collect();
         let expected = [
             "any/* anthropic-messages None true false true",
+            "bare/* openai-completions None true false false",
             "local/gemma openai-completions Some(32768) false false true",
             "local/org/gemma:2 openai-completions None true true true",
             "locked/m openai-responses None false false false",
@@ -465,10 +474,15 @@ mod tests {
         for entry in catalog.providers.values() {
             if let Ok(provider) = &entry.provider {
                 let shown = format!("{provider:?} {:?} {:?}", provider.headers, provider.secrets);
-                for secret in ["key-0123456789", "blue-0123", "pass@"] {
+                for secret in ["key-0123456789", "blue-0123", "pass-0123"] {
                     assert!(!shown.contains(secret), "{shown}");
                 }
             }
         }
+        let any = catalog.providers["any"].provider.as_ref().unwrap();
+        assert_eq!(
+            any.secrets.redact(any.url.as_str()),
+            "https://user:[secret]@example.com/v1/messages?api_key=[secret]&api-version=2024-10-21"
+        );
     }
 }

@@ -4,13 +4,16 @@
 //! wrong with a provider that cannot be asked.
 //! Never: sends anything.
 
-use std::{collections::BTreeMap, fmt};
+use std::{
+    collections::{BTreeMap, HashSet},
+    fmt,
+};
 
 use reqwest::{
     Url,
     header::{HeaderMap, HeaderName, HeaderValue},
 };
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
 
 use super::secret::{Secret, Secrets};
 
@@ -29,7 +32,7 @@ pub struct ProviderConfig {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub headers: Option<BTreeMap<String, String>>,
     /// The models. With none, any id is passed on to the provider.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "distinct")]
     pub models: Vec<ModelConfig>,
 }
 
@@ -38,12 +41,13 @@ pub struct ProviderConfig {
 #[serde(deny_unknown_fields)]
 pub struct ModelConfig {
     /// The provider's own name of it.
+    #[serde(deserialize_with = "filled")]
     pub id: String,
     /// How many tokens fit.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "at_least_one")]
     pub context_window: Option<u64>,
     /// How many tokens one answer may have.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "at_least_one")]
     pub max_output_tokens: Option<u64>,
     /// Whether it sees pictures.
     #[serde(default)]
@@ -51,6 +55,28 @@ pub struct ModelConfig {
     /// Whether it can be told how much to think.
     #[serde(default)]
     pub thinking: bool,
+}
+
+/// A list in which every model can be told from the others.
+fn distinct<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<ModelConfig>, D::Error> {
+    let models = Vec::<ModelConfig>::deserialize(deserializer)?;
+    let mut ids = HashSet::new();
+    match models.iter().find(|model| !ids.insert(&model.id)) {
+        Some(twice) => Err(D::Error::custom(format!("`{}` is described twice", twice.id))),
+        None => Ok(models),
+    }
+}
+
+fn filled<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    if text.trim().is_empty() { Err(D::Error::custom("it must not be empty")) } else { Ok(text) }
+}
+
+fn at_least_one<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
+    match u64::deserialize(deserializer)? {
+        0 => Err(D::Error::custom("it must be at least 1; leave it out if it is not known")),
+        number => Ok(Some(number)),
+    }
 }
 
 /// The wire formats that are spoken.
@@ -121,6 +147,11 @@ impl Provider {
             .map_err(|problem| format!("{address_setting} is not usable: {problem}"))?;
         let mut secrets = Secrets::default();
         secrets.add(url.password().unwrap_or_default());
+        // `api-version` and the like may be shown.
+        let is_secret = |name: &str| ["key", "token"].iter().any(|word| name.contains(word));
+        for (_, value) in url.query_pairs().filter(|(name, _)| is_secret(name)) {
+            secrets.add(&value);
+        }
         let shown_url = shown(&url);
         let base = url.path().trim_end_matches('/').to_owned();
         url.set_path(&format!("{base}{}", config.api.path(&base)));
@@ -165,11 +196,12 @@ impl fmt::Debug for Provider {
 }
 
 fn base_url(text: &str) -> Result<Url, String> {
-    let url = Url::parse(text.trim()).map_err(|error| format!("{error}"))?;
-    if !matches!(url.scheme(), "http" | "https") {
-        return Err("it must begin with http:// or https://".to_owned());
+    let begin = "it must begin with http:// or https://";
+    let url = Url::parse(text.trim()).map_err(|error| format!("{error}; {begin}"))?;
+    match url.scheme() {
+        "http" | "https" => Ok(url),
+        _ => Err(begin.to_owned()),
     }
-    Ok(url)
 }
 
 fn shown(url: &Url) -> String {
