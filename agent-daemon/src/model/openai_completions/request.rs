@@ -30,6 +30,9 @@ pub(in crate::model) fn body(model: &RemoteModel, request: &ModelRequest) -> Val
     if let Some(limit) = model.config.max_output_tokens {
         body[dialect.limit_field] = limit.into();
     }
+    if dialect.asks_for_cache {
+        body["cache_control"] = json!({ "type": "ephemeral" });
+    }
     if model.config.thinking && request.thinking_level != ThinkingLevel::Off {
         body["reasoning_effort"] = json!(request.thinking_level);
     }
@@ -59,26 +62,33 @@ fn messages(system_prompt: &str, turns: &[Turn<'_>], dialect: Dialect) -> Vec<Va
         match turn {
             Turn::User(parts) => asked.extend(parts.iter().cloned()),
             Turn::Assistant(said) => {
-                messages.extend(user(&mut asked));
+                ask(&mut asked, &mut messages, dialect);
                 messages.push(assistant(said, dialect));
             }
             Turn::ToolResult { call_id, tool, content, .. } => {
                 messages.push(json!({
                     "role": "tool",
-                    "tool_call_id": call_id,
+                    "tool_call_id": dialect.call_id(call_id),
                     "content": words(content),
                 }));
                 asked.extend(pictures_of(tool, content));
             }
         }
     }
-    messages.extend(user(&mut asked));
+    ask(&mut asked, &mut messages, dialect);
     messages
 }
 
-fn user(asked: &mut Vec<Part<'_>>) -> Option<Value> {
+/// Adds what people said, if they said anything.
+fn ask(asked: &mut Vec<Part<'_>>, messages: &mut Vec<Value>, dialect: Dialect) {
     let parts = std::mem::take(asked);
-    (!parts.is_empty()).then(|| json!({ "role": "user", "content": content(&parts) }))
+    if parts.is_empty() {
+        return;
+    }
+    if dialect.mistral && messages.last().is_some_and(|last| last["role"] == "tool") {
+        messages.push(json!({ "role": "assistant", "content": "I have the results." }));
+    }
+    messages.push(json!({ "role": "user", "content": content(&parts) }));
 }
 
 /// One answer, with the reasoning of the model itself: some servers need it, and those that do
@@ -92,7 +102,7 @@ fn assistant(said: &[Said<'_>], dialect: Dialect) -> Value {
         match piece {
             Said::Text(text) => words.push(*text),
             Said::Call { id, name, arguments } => calls.push(json!({
-                "id": id,
+                "id": dialect.call_id(id),
                 "type": "function",
                 "function": { "name": name, "arguments": arguments.to_string() },
             })),
@@ -267,6 +277,48 @@ mod tests {
         assert_eq!(body["messages"], json!(expected));
     }
 
+    fn model_at(url: &str, id: &str) -> RemoteModel {
+        let mut model = thinking_model(API);
+        std::sync::Arc::get_mut(&mut model.provider).unwrap().url = url.parse().unwrap();
+        model.config.id = id.to_owned();
+        model
+    }
+
+    #[test]
+    fn mistral_gets_its_ids_and_an_answer_to_every_result() {
+        let calls = [call("call_1", "bash", "{}"), call("aB3dE6gH9", "bash", "{}")];
+        let transcript = [
+            user([text("1")]),
+            assistant("other/m", StopReason::ToolUse, calls),
+            result("call_1", "bash", [text("x")]),
+            result("aB3dE6gH9", "bash", [text("y")]),
+            user([text("2")]),
+        ];
+        let mut body = body(&model_at("https://api.mistral.ai/v1", "m"), &request(transcript));
+        let calls = body["messages"][1]["tool_calls"].take();
+        let (first, second) = (&calls[0]["id"], &calls[1]["id"]);
+        assert_eq!((first.as_str().unwrap().len(), second), (9, &json!("aB3dE6gH9")));
+        let expected = json!([
+            {"role": "user", "content": "1"},
+            {"role": "assistant", "content": null, "tool_calls": null},
+            {"role": "tool", "tool_call_id": first, "content": "x"},
+            {"role": "tool", "tool_call_id": second, "content": "y"},
+            {"role": "assistant", "content": "I have the results."},
+            {"role": "user", "content": "2"},
+        ]);
+        assert_eq!(body["messages"], expected);
+    }
+
+    #[test]
+    fn a_cache_is_asked_for_where_there_is_none_otherwise() {
+        let cache_of = |id: &str| {
+            let model = model_at("https://openrouter.ai/api/v1", id);
+            body(&model, &request([user([text("hi")])]))["cache_control"].take()
+        };
+        assert_eq!(cache_of("anthropic/claude-opus-5"), json!({ "type": "ephemeral" }));
+        assert_eq!(cache_of("openai/gpt-5"), Value::Null);
+    }
+
     #[test]
     fn people_who_speak_in_a_row_are_one_message() {
         let transcript = [
@@ -296,9 +348,7 @@ mod tests {
     /// What an earlier answer of `by`, with these thoughts and a call, is sent as to a model, with
     /// a new question behind it.
     fn sent_back(to: (&str, &str), by: &str, thoughts: &[Block]) -> Value {
-        let mut model = thinking_model(API);
-        std::sync::Arc::get_mut(&mut model.provider).unwrap().url = to.0.parse().unwrap();
-        model.config.id = to.1.to_owned();
+        let model = model_at(to.0, to.1);
         let mut content = thoughts.to_vec();
         content.push(call("1", "bash", "{}"));
         let transcript = [
