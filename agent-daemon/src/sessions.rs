@@ -13,7 +13,7 @@ use std::{
 use agent_core::{AgentOptions, Limits, Model, RetryPolicy, SettingsChange, Tool, Transcript};
 
 use crate::{
-    config::Configuration,
+    config::{Configuration, LimitsTable},
     error::RpcError,
     instructions::{default_prompt, gather, with_instructions},
     model::ModelCatalog,
@@ -217,16 +217,22 @@ impl Blueprint {
             max_turns: asked.max_turns.unwrap_or(session.max_turns),
             tool_execution: asked.tool_execution.unwrap_or(session.tool_execution),
             messages: Transcript::default(),
-            limits: Limits {
-                abort_grace: Duration::from_millis(limits.abort_grace_ms),
-                idle_timeout: Duration::from_millis(limits.model_idle_timeout_ms),
-            },
+            limits: limits_of(limits),
             retry: RetryPolicy {
                 max_retries: retry.max_retries as u32,
                 base_delay: Duration::from_millis(retry.base_delay_ms),
                 max_delay: Duration::from_millis(retry.max_delay_ms),
             },
         }
+    }
+}
+
+/// Without the loop's limit for a silent model: ours watch their connections, where a server that
+/// says no more than that it is still at work is not silent.
+fn limits_of(limits: &LimitsTable) -> Limits {
+    Limits {
+        abort_grace: Duration::from_millis(limits.abort_grace_ms),
+        idle_timeout: Duration::MAX,
     }
 }
 
@@ -317,5 +323,45 @@ fn directory(cwd: &str) -> Result<PathBuf, RpcError> {
     match found.is_dir() {
         true => Ok(found),
         false => Err(refused(format!("{cwd:?} is not a directory"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use agent_core::{
+        Agent, BoxFuture, EndReason, ModelEnd, ModelError, ModelRequest, ModelSink, StopReason,
+        Usage,
+    };
+
+    use super::*;
+
+    /// A model whose server reads the prompt for an hour, and says so.
+    struct Slow;
+
+    impl Model for Slow {
+        fn name(&self) -> &str {
+            "p/slow"
+        }
+
+        fn respond<'a>(
+            &'a self,
+            _: ModelRequest,
+            _: ModelSink,
+        ) -> BoxFuture<'a, Result<ModelEnd, ModelError>> {
+            Box::pin(async {
+                tokio::time::sleep(Duration::from_secs(3600)).await;
+                Ok(ModelEnd { stop_reason: StopReason::Stop, usage: Usage::default() })
+            })
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_model_is_given_the_time_that_its_server_asks_for() {
+        let options =
+            AgentOptions { limits: limits_of(&LimitsTable::default()), ..AgentOptions::new(Slow) };
+        let run = Agent::new(options).prompt("hi").unwrap();
+        assert_eq!(run.await.unwrap().reason, EndReason::Stop);
     }
 }

@@ -207,7 +207,8 @@ impl Asked<'_> {
     /// Nothing arrived for too long.
     pub(super) fn stalled(&self, limit: Duration) -> ModelError {
         let message = format!(
-            "{}: nothing arrived from {} for {}. Try again; if it stays so, look at the server.",
+            "{}: nothing arrived from {} for {}. Try again; if it stays so, look at the server, or \
+             give it longer with `model_idle_timeout_ms` in [limits].",
             self.name,
             self.provider.shown_url,
             shown_delay(limit),

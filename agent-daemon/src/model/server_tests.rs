@@ -520,9 +520,28 @@ async fn silence_ends_the_wait() {
         tokio::time::resume();
         assert_eq!(
             result.error_message.unwrap().replace(&server.address, "URL"),
-            "p/m: nothing arrived from URL for 60 s. Try again; if it stays so, look at the server."
+            "p/m: nothing arrived from URL for 60 s. Try again; if it stays so, look at the server, \
+             or give it longer with `model_idle_timeout_ms` in [limits]."
         );
     }
+}
+
+#[tokio::test]
+async fn a_server_that_says_it_is_at_work_is_waited_for() {
+    let server = Server::start().await;
+    let model = impatient(server.model());
+    let serve = async {
+        let (mut stream, _) = server.accept().await;
+        stream.write_all(STREAM.as_bytes()).await.unwrap();
+        tokio::time::pause();
+        for _ in 0..5 {
+            tokio::time::sleep(Duration::from_secs(40)).await;
+            stream.write_all(b": ping\n\n").await.unwrap();
+        }
+        stream.write_all([delta("ok").as_str(), FINISH].concat().as_bytes()).await.unwrap();
+    };
+    let (said, ()) = tokio::join!(story(&model), serve);
+    assert_eq!(said, "text ok | Stop");
 }
 
 #[tokio::test]
