@@ -34,6 +34,22 @@ pub(super) fn thinks_adaptively(id: &str) -> bool {
     claude_version(id).is_some_and(|version| version >= (4, 6)) || id.starts_with("claude-mythos")
 }
 
+/// Whether a model proves its thoughts, and takes back none without proof.
+pub(super) fn proves_thoughts(id: &str) -> bool {
+    id.to_lowercase().contains("claude")
+}
+
+/// Whether a model wants a thought with every earlier answer, be it another model's: DeepSeek and
+/// Kimi refuse a conversation otherwise, as soon as there are tool calls in it.
+pub(super) fn wants_every_thought(id: &str) -> bool {
+    let id = id.to_lowercase();
+    ["deepseek", "kimi"].iter().any(|name| id.contains(name))
+}
+
+/// What such a model is given in place of a thought that there was not. Not empty, which counts as
+/// missing.
+pub(super) const NO_THOUGHT: &str = " ";
+
 /// The output limit to send where none is configured; Anthropic demands one.
 pub(super) fn presumed_output_limit(id: &str) -> u64 {
     match claude_version(id) {
@@ -91,5 +107,21 @@ mod tests {
         }
         assert!(thinks_adaptively("claude-opus-4-6") && !thinks_adaptively("claude-opus-4-5"));
         assert!(thinks_adaptively("claude-mythos-preview") && !thinks_adaptively("gemma"));
+    }
+
+    #[test]
+    fn names_tell_what_becomes_of_thoughts() {
+        for (id, proves, wants_every) in [
+            ("anthropic.claude-haiku-4-5-20251001-v1:0", true, false),
+            ("DeepSeek-V4-Pro", false, true),
+            ("moonshotai/kimi-k2.6", false, true),
+            ("gemma", false, false),
+        ] {
+            assert_eq!(
+                (proves_thoughts(id), wants_every_thought(id)),
+                (proves, wants_every),
+                "{id}"
+            );
+        }
     }
 }

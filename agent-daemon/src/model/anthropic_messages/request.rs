@@ -5,7 +5,9 @@ use serde_json::{Value, json};
 
 use super::REDACTED;
 use crate::model::{
-    abilities::{presumed_output_limit, thinks_adaptively},
+    abilities::{
+        NO_THOUGHT, presumed_output_limit, proves_thoughts, thinks_adaptively, wants_every_thought,
+    },
     history::{Part, Said, Turn, history},
     remote::RemoteModel,
 };
@@ -39,7 +41,7 @@ pub(in crate::model) fn body(model: &RemoteModel, request: &ModelRequest) -> Val
     if model.config.thinking {
         think(&mut body, &model.config.id, request.thinking_level, limit, &turns);
     }
-    let mut messages = messages(&turns);
+    let mut messages = messages(&turns, &model.config.id);
     mark_newest(&mut messages);
     body["messages"] = messages.into();
     body
@@ -90,34 +92,30 @@ fn think(body: &mut Value, id: &str, level: ThinkingLevel, limit: u64, turns: &[
     };
     // The budget is part of `max_tokens`.
     let budget = wanted.min(limit.saturating_sub(LEFT_FOR_ANSWER));
-    if budget >= SMALLEST_BUDGET && may_think(turns) {
+    if budget >= SMALLEST_BUDGET && may_think(turns, id) {
         body["thinking"] = json!({ "type": "enabled", "budget_tokens": budget });
     }
 }
 
 /// Within a tool loop the provider wants the thought that the loop began with. There is none when
 /// another model began it, or this one before it was told to think.
-fn may_think(turns: &[Turn<'_>]) -> bool {
+fn may_think(turns: &[Turn<'_>], id: &str) -> bool {
     let in_loop = matches!(turns.last(), Some(Turn::ToolResult { .. }));
     let last_said = turns.iter().rev().find_map(|turn| match turn {
         Turn::Assistant(said) => Some(said),
         _ => None,
     });
-    let begins_with_thought = last_said
-        .and_then(|said| said.first())
-        .and_then(said_block)
-        .is_some_and(|block| block["type"] == "thinking" || block["type"] == "redacted_thinking");
-    !in_loop || begins_with_thought
+    !in_loop || last_said.is_some_and(|said| begins_with_thought(&said_blocks(said, id)))
 }
 
 /// The messages, those of one side joined: the provider wants them to alternate, and all results
 /// of a turn in one.
-fn messages(turns: &[Turn<'_>]) -> Vec<Value> {
+fn messages(turns: &[Turn<'_>], id: &str) -> Vec<Value> {
     let mut messages: Vec<(&str, Vec<Value>)> = Vec::with_capacity(turns.len());
     for turn in turns {
         let (role, blocks) = match turn {
             Turn::User(parts) => ("user", parts.iter().map(part_block).collect()),
-            Turn::Assistant(said) => ("assistant", said.iter().filter_map(said_block).collect()),
+            Turn::Assistant(said) => ("assistant", said_blocks(said, id)),
             Turn::ToolResult { call_id, content, is_error, .. } => {
                 ("user", vec![result_block(call_id, content, *is_error)])
             }
@@ -145,23 +143,41 @@ fn part_block(part: &Part<'_>) -> Value {
     }
 }
 
-/// None for a thought without proof: the provider refuses it.
-fn said_block(piece: &Said<'_>) -> Option<Value> {
+/// What a model said, as the model `id` takes it.
+fn said_blocks(said: &[Said<'_>], id: &str) -> Vec<Value> {
+    let proven = proves_thoughts(id);
+    let mut blocks: Vec<_> = said.iter().filter_map(|piece| said_block(piece, proven)).collect();
+    if wants_every_thought(id) && !begins_with_thought(&blocks) {
+        blocks.insert(0, thinking_block(NO_THOUGHT, ""));
+    }
+    blocks
+}
+
+/// None for a thought whose proof is missing.
+fn said_block(piece: &Said<'_>, proven: bool) -> Option<Value> {
     Some(match piece {
         Said::Text(words) => text(words),
         Said::Call { id, name, arguments } => {
             json!({ "type": "tool_use", "id": id, "name": name, "input": arguments })
         }
         Said::Thinking { thinking, signature } => {
-            let signature = signature.filter(|signature| !signature.is_empty())?;
+            let signature = signature.unwrap_or_default();
             match signature.strip_prefix(REDACTED) {
                 Some(sealed) => json!({ "type": "redacted_thinking", "data": sealed }),
-                None => {
-                    json!({ "type": "thinking", "thinking": thinking, "signature": signature })
-                }
+                None if signature.is_empty() && proven => return None,
+                None => thinking_block(thinking, signature),
             }
         }
     })
+}
+
+fn thinking_block(thinking: &str, signature: &str) -> Value {
+    json!({ "type": "thinking", "thinking": thinking, "signature": signature })
+}
+
+fn begins_with_thought(blocks: &[Value]) -> bool {
+    let first = blocks.first().map(|block| &block["type"]);
+    first.is_some_and(|kind| kind == "thinking" || kind == "redacted_thinking")
 }
 
 fn result_block(call_id: &str, content: &[Part<'_>], is_error: bool) -> Value {
@@ -179,7 +195,9 @@ fn result_block(call_id: &str, content: &[Part<'_>], is_error: bool) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use agent_core::StopReason;
+    #![allow(clippy::unwrap_used)]
+
+    use agent_core::{Block, StopReason};
 
     use super::*;
     use crate::model::{
@@ -235,8 +253,6 @@ mod tests {
                 [
                     thinking("hm", Some("c2ln")),
                     thinking("", Some("redacted:eA==")),
-                    thinking("no proof", None),
-                    thinking("no proof", Some("")),
                     text("ok"),
                     call("a:1", "read", r#"{"path":"a"}"#),
                     call("a:2", "bash", r#""{\"comm""#),
@@ -271,6 +287,44 @@ mod tests {
         assert_eq!(lines(&body["messages"]), lines(&json!(expected)));
     }
 
+    /// An answer of `by` with this block and a call, as the model `p/m` with an id is sent it.
+    fn sent_back(id: &str, by: &str, block: Block) -> String {
+        let mut model = thinking_model(API);
+        model.config.id = id.to_owned();
+        let content = [block, call("1", "bash", "{}")];
+        let transcript = [
+            user([text("1")]),
+            assistant(by, StopReason::ToolUse, content),
+            result("1", "bash", [text("x")]),
+        ];
+        let body = body(&model, &request(transcript));
+        let blocks = body["messages"][1]["content"].as_array().unwrap();
+        let shown = |block: &Value| match block["type"].as_str().unwrap() {
+            "thinking" => format!("{}:{}", block["thinking"], block["signature"]),
+            kind => kind.to_owned(),
+        };
+        blocks.iter().map(shown).collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn thoughts_go_back_as_models_take_them() {
+        for (id, by, block, expected) in [
+            ("claude-opus-4-5", "p/m", thinking("hm", Some("s")), r#""hm":"s" tool_use"#),
+            ("claude-opus-4-5", "p/m", thinking("hm", None), "tool_use"),
+            ("claude-opus-4-5", "p/m", thinking("hm", Some("")), "tool_use"),
+            ("claude-opus-4-5", "other/m", thinking("hm", Some("s")), "tool_use"),
+            // A server that proves nothing asks for no proof either.
+            ("gemma", "p/m", thinking("hm", Some("")), r#""hm":"" tool_use"#),
+            ("gemma", "p/m", thinking("hm", None), r#""hm":"" tool_use"#),
+            ("gemma", "other/m", thinking("hm", None), "tool_use"),
+            ("deepseek-v4-pro", "p/m", thinking("hm", None), r#""hm":"" tool_use"#),
+            ("deepseek-v4-pro", "p/m", text("ok"), r#"" ":"" text tool_use"#),
+            ("kimi-k2.6", "other/m", thinking("hm", Some("s")), r#"" ":"" tool_use"#),
+        ] {
+            assert_eq!(sent_back(id, by, block.clone()), expected, "{id} {by} {block:?}");
+        }
+    }
+
     #[test]
     fn the_budget_fits_into_the_output_limit() {
         use ThinkingLevel::{High, Low, Medium, Minimal, Off};
@@ -300,7 +354,7 @@ mod tests {
 
     #[test]
     fn a_tool_loop_that_began_without_a_thought_goes_on_without() {
-        let looping = |began_by: &str, thought: agent_core::Block| {
+        let looping = |began_by: &str, thought: Block| {
             let mut request = request([
                 user([text("hi")]),
                 assistant(began_by, StopReason::ToolUse, [thought, call("1", "bash", "{}")]),

@@ -8,7 +8,7 @@ use std::{
     hash::{DefaultHasher, Hash, Hasher},
 };
 
-use crate::model::remote::RemoteModel;
+use crate::model::{abilities::wants_every_thought, remote::RemoteModel};
 
 /// How to speak to one model.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -16,8 +16,7 @@ pub(super) struct Dialect {
     /// The name of the output limit. OpenAI's own reasoning models refuse the old one; many other
     /// servers know no other.
     pub(super) limit_field: &'static str,
-    /// Whether every earlier answer must come with reasoning, be it another model's: DeepSeek and
-    /// Kimi refuse a conversation otherwise, as soon as there are tool calls in it.
+    /// Whether every earlier answer must come with reasoning.
     pub(super) reasoning_everywhere: bool,
     /// Whether every call must come with a thought's signature: Gemini 3 refuses one without.
     pub(super) signed_calls: bool,
@@ -38,7 +37,7 @@ impl Dialect {
             ["api.openai.com", ".openai.azure.com"].iter().any(|own| host.ends_with(own));
         Dialect {
             limit_field: if is_openai { "max_completion_tokens" } else { "max_tokens" },
-            reasoning_everywhere: is_of(&["deepseek", "kimi"]),
+            reasoning_everywhere: wants_every_thought(&model.config.id),
             signed_calls: host == "generativelanguage.googleapis.com" && !is_of(&OLDER_GEMINIS),
             mistral: host == "api.mistral.ai" || is_of(&["mistral", "ministral", "devstral"]),
             asks_for_cache: host == "openrouter.ai" && id.starts_with("anthropic/"),

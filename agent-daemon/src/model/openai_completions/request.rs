@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::{dialect::Dialect, proofs::Proofs};
 use crate::model::{
+    abilities::NO_THOUGHT,
     history::{Part, Said, Turn, history},
     remote::RemoteModel,
 };
@@ -136,8 +137,7 @@ fn complete(message: &mut Value, dialect: Dialect) {
         .chain(&["reasoning_details"])
         .any(|field| message.get(*field).is_some());
     if dialect.reasoning_everywhere && !has_reasoning {
-        // Not empty, which counts as missing.
-        message["reasoning_content"] = " ".into();
+        message["reasoning_content"] = NO_THOUGHT.into();
     }
     // Signatures are looked for on the first of parallel calls only.
     if dialect.signed_calls
