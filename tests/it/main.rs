@@ -20,6 +20,7 @@ mod lifecycle;
 mod listeners;
 mod models;
 mod peers;
+mod process_arguments;
 mod process_client;
 mod process_model;
 mod process_network;

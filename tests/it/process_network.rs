@@ -7,7 +7,7 @@ use std::{
 };
 
 use serde_json::{Value, json};
-use support::process::{Daemon, Home, PATIENCE, Peer, finished};
+use support::process::{Daemon, Home, PATIENCE, Peer};
 
 struct Net {
     daemon: Daemon,
@@ -144,15 +144,4 @@ fn all_transports_reach_the_same_sessions() {
     assert_eq!(unix.frame("run_start")["runId"], prompt["runId"]);
     unix.call("abort", json!({ "expectedRunId": prompt["runId"] }));
     assert_eq!(tcp.call("waitForIdle", json!({}))["lastRun"]["reason"], "aborted");
-}
-
-#[test]
-fn an_address_that_others_could_reach_needs_to_be_meant() {
-    let home = Home::new();
-    for listen in ["tcp:0.0.0.0:0", "ws:[::]:0"] {
-        let output = finished(&mut home.daemon_command(&["--listen", listen]));
-        assert!(!output.status.success());
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert!(said.contains("--allow-remote"), "{said}");
-    }
 }

@@ -4,6 +4,7 @@ use std::{
     io::{BufRead, BufReader, Read},
     process::{Child, ChildStderr, Command, ExitStatus, Output, Stdio},
     sync::{Arc, Mutex},
+    thread::JoinHandle,
     time::Instant,
 };
 
@@ -16,6 +17,7 @@ use super::{PATIENCE, Peer, eventually};
 pub struct Daemon {
     child: Child,
     said: Arc<Mutex<String>>,
+    listener: JoinHandle<()>,
 }
 
 impl Daemon {
@@ -25,11 +27,11 @@ impl Daemon {
         let mut child = command.spawn().unwrap();
         let said = Arc::new(Mutex::new(String::new()));
         let stderr = child.stderr.take().unwrap();
-        std::thread::spawn({
+        let listener = std::thread::spawn({
             let said = said.clone();
             move || listen(stderr, &said)
         });
-        Daemon { child, said }
+        Daemon { child, said, listener }
     }
 
     /// The protocol over its stdin and stdout, in lines. Only once.
@@ -53,9 +55,10 @@ impl Daemon {
         kill_process(self.pid(), signal).unwrap();
     }
 
-    /// Waits until it ends.
+    /// Waits until it ends, and everything that it said is there.
     pub fn exit(&mut self) -> ExitStatus {
-        exit_of(&mut self.child)
+        let status = exit_of(&mut self.child);
+        eventually("the end of stderr", || self.listener.is_finished().then_some(status))
     }
 
     /// What it has said on stderr so far.
