@@ -18,6 +18,7 @@ use crate::{
     config::{Configuration, Endpoint},
     connection::{Connection, Ending},
     daemon::{Daemon, Stage},
+    descriptors::raise_limit,
     methods,
     model::{ModelCatalog, ModelUnavailable},
     parent,
@@ -82,6 +83,7 @@ pub async fn run(
     configuration: Configuration,
     variable: &dyn Fn(&str) -> Option<String>,
 ) -> Result<ExitCode, StartError> {
+    raise_limit();
     let mut signals = Signals::new()?;
     let catalog = ModelCatalog::new(configuration.providers.clone(), variable)
         .with_idle_timeout(Duration::from_millis(configuration.limits.model_idle_timeout_ms));

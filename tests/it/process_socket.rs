@@ -85,6 +85,27 @@ fn two_clients_steer_one_run_while_its_tools_finish_out_of_order() {
     assert_eq!(daemon.exit().code(), Some(0));
 }
 
+/// They would use up 256 descriptors. What a tool starts gets no more than we were given.
+#[test]
+fn many_connections_leave_tools_what_they_need() {
+    let home = Home::new();
+    let mut limited = home.command("sh");
+    limited.args(["-c", "ulimit -Sn 256; exec \"$0\""]).arg(binary("agent-daemon"));
+    let mut daemon = Daemon::start(&mut limited);
+    let mut peers: Vec<Peer> = (0..300).map(|_| home.connect()).collect();
+    for peer in &mut peers {
+        assert_eq!(peer.call("health", json!({}))["status"], "ok");
+    }
+    let mut peer = peers.pop().unwrap();
+    peer.subscribe();
+    peer.call("prompt", json!({ "input": "run ulimit -Sn" }));
+    let end = peer.frame("tool_end");
+    assert_eq!(end["result"]["content"][0]["text"], "256\n", "{end}");
+    drop(peers);
+    daemon.signal(rustix::process::Signal::TERM);
+    assert_eq!(daemon.exit().code(), Some(0));
+}
+
 #[test]
 fn a_client_that_leaves_takes_nothing_with_it() {
     let model = ModelServer::start();

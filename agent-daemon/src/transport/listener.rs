@@ -119,6 +119,7 @@ impl Listener {
     pub async fn serve(self, server: Arc<Server>) {
         let permits = Arc::new(Semaphore::new(server.limits().connections));
         let mut connections = JoinSet::new();
+        let mut is_refused = false;
         loop {
             let accepted = async {
                 // Before accepting: who is too many waits in the system's queue.
@@ -132,6 +133,7 @@ impl Listener {
             };
             match accepted {
                 Ok(accepted) => {
+                    is_refused = false;
                     let server = server.clone();
                     connections.spawn(async move {
                         accepted.serve(server).await;
@@ -139,7 +141,10 @@ impl Listener {
                     });
                 }
                 Err(error) => {
-                    tracing::warn!(%error, "cannot accept a connection");
+                    // Said once, not with every attempt.
+                    if !std::mem::replace(&mut is_refused, true) {
+                        tracing::warn!(%error, "cannot accept a connection");
+                    }
                     tokio::time::sleep(ACCEPT_PAUSE).await;
                 }
             }

@@ -23,6 +23,7 @@ use super::{
     process_tree,
     supervisor::{self, Request},
 };
+use crate::descriptors::limit_before;
 
 /// How often a group without a supervisor is looked at, to see whether it is empty.
 const LOOK: Duration = Duration::from_millis(10);
@@ -125,7 +126,11 @@ impl Supervised {
         let session = id_of(&supervisor);
         let mut control = supervisor.stdin.take().expect("it is piped");
         let report = supervisor.stdout.take().expect("it is piped");
-        let request = Request { shell: shell(), command: launch.command.to_owned() };
+        let request = Request {
+            shell: shell(),
+            command: launch.command.to_owned(),
+            descriptors: limit_before(),
+        };
         let mut line = serde_json::to_vec(&request)?;
         line.push(b'\n');
         // If it is not there to read this, the report tells better what is wrong.

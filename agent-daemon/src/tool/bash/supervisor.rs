@@ -29,6 +29,7 @@ use rustix::process::{Pid, Signal, WaitOptions, WaitStatus};
 use serde::{Deserialize, Serialize};
 
 use super::process_tree;
+use crate::descriptors::set_limit;
 
 /// The argument with which a program is asked to be a supervisor.
 pub(super) const ARGUMENT: &str = "__supervise-command";
@@ -48,6 +49,8 @@ const GIVE_UP: Duration = Duration::from_secs(10);
 pub(super) struct Request {
     pub(super) shell: PathBuf,
     pub(super) command: String,
+    /// How many it may have open, if not as many as we.
+    pub(super) descriptors: Option<u64>,
 }
 
 static HOSTED: AtomicBool = AtomicBool::new(false);
@@ -132,6 +135,9 @@ fn read_request(control: &mut impl BufRead) -> io::Result<Request> {
 
 /// Starts the command in a group of its own, so that it can signal its group without hitting us.
 fn start(request: &Request) -> io::Result<Pid> {
+    if let Some(descriptors) = request.descriptors {
+        set_limit(descriptors);
+    }
     let output = io::stderr().as_fd().try_clone_to_owned()?;
     let child = Command::new(&request.shell)
         .arg("-c")

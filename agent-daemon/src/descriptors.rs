@@ -1,0 +1,35 @@
+//! How many descriptors this process may have open.
+//!
+//! Owns: the limit that we were started with. The daemon raises its own, so that connections cannot
+//! use up what tools and models need; commands get the first one back, since programs that `select`
+//! break on higher numbers.
+
+use std::sync::OnceLock;
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+/// Enough for every connection that listeners serve, twice over.
+const WANTED: u64 = 16_384;
+
+static BEFORE: OnceLock<u64> = OnceLock::new();
+
+/// Raises the limit as far as the system lets us, once.
+pub(crate) fn raise_limit() {
+    let limit = getrlimit(Resource::Nofile);
+    let wanted = limit.maximum.map_or(WANTED, |maximum| maximum.min(WANTED));
+    let Some(current) = limit.current.filter(|current| *current < wanted) else { return };
+    if set_limit(wanted) {
+        let _ = BEFORE.set(current);
+    }
+}
+
+/// The limit that we were started with, if it is not ours any more.
+pub(crate) fn limit_before() -> Option<u64> {
+    BEFORE.get().copied()
+}
+
+/// Sets the limit of this process and of those that it starts. Whether it could.
+pub(crate) fn set_limit(current: u64) -> bool {
+    let limit = Rlimit { current: Some(current), ..getrlimit(Resource::Nofile) };
+    setrlimit(Resource::Nofile, limit).is_ok()
+}
