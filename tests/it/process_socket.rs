@@ -231,6 +231,7 @@ fn what_is_no_stale_socket_is_left_alone() {
         assert!(said.contains(path.to_str().unwrap()), "{said}");
         assert!(output.stdout.is_empty());
     }
+    assert_eq!(fs::read_dir(&private).unwrap().count(), 3, "no lock is left");
     assert_eq!(fs::read_to_string(&file).unwrap(), "precious");
     assert!(directory.is_dir());
     assert!(fs::symlink_metadata(&other).unwrap().file_type().is_socket());

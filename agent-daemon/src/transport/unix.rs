@@ -35,7 +35,8 @@ pub struct UnixSocket {
     path: PathBuf,
     // Invariant: device and inode of the file that we bound, so that another's is not removed.
     identity: (u64, u64),
-    lock: Lock,
+    /// Let go last.
+    _lock: Lock,
 }
 
 /// The socket cannot be served.
@@ -96,7 +97,7 @@ impl UnixSocket {
             .and_then(|()| fs::symlink_metadata(&path))
             .map_err(io)?;
         let identity = (metadata.dev(), metadata.ino());
-        Ok(UnixSocket { listener, path, identity, lock })
+        Ok(UnixSocket { listener, path, identity, _lock: lock })
     }
 
     /// Where it is.
@@ -123,8 +124,6 @@ impl Drop for UnixSocket {
         if now.is_ok_and(|now| (now.dev(), now.ino()) == self.identity) {
             let _ = fs::remove_file(&self.path);
         }
-        // Before the lock is let go, or a daemon that waits for it could lose its own.
-        let _ = fs::remove_file(&self.lock.path);
     }
 }
 
@@ -180,7 +179,7 @@ fn remove_stale(path: &Path) -> Result<(), UnixSocketError> {
 struct Lock {
     path: PathBuf,
     /// Holds the lock.
-    _file: File,
+    file: File,
 }
 
 impl Lock {
@@ -204,7 +203,7 @@ impl Lock {
                 Ok(()) => {
                     file.set_len(0).map_err(io)?;
                     writeln!(file, "{}", std::process::id()).map_err(io)?;
-                    return Ok(Lock { path, _file: file });
+                    return Ok(Lock { path, file });
                 }
                 Err(fs::TryLockError::WouldBlock) => {
                     let pid = pid_in(&mut file);
@@ -212,6 +211,15 @@ impl Lock {
                 }
                 Err(fs::TryLockError::Error(error)) => return Err(io(error)),
             }
+        }
+    }
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // Before the lock is let go, or a daemon that waits for it could lose its own.
+        if is_at(&self.file, &self.path) {
+            let _ = fs::remove_file(&self.path);
         }
     }
 }
@@ -289,7 +297,7 @@ mod tests {
         let second = UnixSocket::bind(&path).unwrap_err();
         assert!(second.to_string().contains(&format!("process {own_pid}")), "{second}");
         // Also without its lock, and whatever program it is.
-        fs::remove_file(&first.lock.path).unwrap();
+        fs::remove_file(directory.path().join("daemon.sock.lock")).unwrap();
         let third = UnixSocket::bind(&path).unwrap_err();
         assert!(third.to_string().contains(&format!("process {own_pid}")), "{third}");
         assert!(UnixStream::connect(&path).await.is_ok());
