@@ -3,6 +3,8 @@
 //! Owns: the few facts about the hosted models that a request cannot do without.
 //! Never: limits what can be configured; a described model is taken as described.
 
+use reqwest::Url;
+
 use super::{Api, ModelConfig};
 
 /// What a model of a provider without a list can presumably do.
@@ -49,6 +51,12 @@ pub(super) fn wants_every_thought(id: &str) -> bool {
 /// What such a model is given in place of a thought that there was not. Not empty, which counts as
 /// missing.
 pub(super) const NO_THOUGHT: &str = " ";
+
+/// Whether the models at an address think unless they are told not to.
+pub(super) fn thinks_unless_told(url: &Url) -> bool {
+    let host = url.host_str().unwrap_or_default();
+    ["api.deepseek.com", "api.z.ai", "open.bigmodel.cn"].contains(&host)
+}
 
 /// The output limit to send where none is configured; Anthropic demands one.
 pub(super) fn presumed_output_limit(id: &str) -> u64 {

@@ -6,7 +6,8 @@ use serde_json::{Value, json};
 use super::REDACTED;
 use crate::model::{
     abilities::{
-        NO_THOUGHT, presumed_output_limit, proves_thoughts, thinks_adaptively, wants_every_thought,
+        NO_THOUGHT, presumed_output_limit, proves_thoughts, thinks_adaptively, thinks_unless_told,
+        wants_every_thought,
     },
     history::{Part, Said, Turn, history},
     remote::RemoteModel,
@@ -39,7 +40,7 @@ pub(in crate::model) fn body(model: &RemoteModel, request: &ModelRequest) -> Val
         body["tools"] = tools.into();
     }
     if model.config.thinking {
-        think(&mut body, &model.config.id, request.thinking_level, limit, &turns);
+        think(&mut body, model, request.thinking_level, limit, &turns);
     }
     let mut messages = messages(&turns, &model.config.id);
     mark_newest(&mut messages);
@@ -71,7 +72,18 @@ fn tool(spec: &ToolSpec) -> Value {
     })
 }
 
-fn think(body: &mut Value, id: &str, level: ThinkingLevel, limit: u64, turns: &[Turn<'_>]) {
+fn think(
+    body: &mut Value,
+    model: &RemoteModel,
+    level: ThinkingLevel,
+    limit: u64,
+    turns: &[Turn<'_>],
+) {
+    if level == ThinkingLevel::Off && thinks_unless_told(&model.provider.url) {
+        body["thinking"] = json!({ "type": "disabled" });
+        return;
+    }
+    let id = &model.config.id;
     if thinks_adaptively(id) {
         let effort = match level {
             ThinkingLevel::Off => return,
@@ -349,6 +361,19 @@ mod tests {
             assert_eq!(body["thinking"].to_string(), expected, "{id} {limit:?} {level:?}");
             let budget = body["thinking"]["budget_tokens"].as_u64().unwrap_or(0);
             assert!(budget < body["max_tokens"].as_u64().unwrap_or(0));
+        }
+    }
+
+    #[test]
+    fn off_is_said_to_who_thinks_anyhow() {
+        for (url, expected) in [
+            ("https://api.deepseek.com/anthropic", r#"{"type":"disabled"}"#),
+            ("https://api.anthropic.com", "null"),
+        ] {
+            let mut model = thinking_model(API);
+            std::sync::Arc::get_mut(&mut model.provider).unwrap().url = url.parse().unwrap();
+            let body = body(&model, &request([user([text("hi")])]));
+            assert_eq!(body["thinking"].to_string(), expected, "{url}");
         }
     }
 

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::{dialect::Dialect, proofs::Proofs};
 use crate::model::{
-    abilities::NO_THOUGHT,
+    abilities::{NO_THOUGHT, thinks_unless_told},
     history::{Part, Said, Turn, history},
     remote::RemoteModel,
 };
@@ -34,8 +34,14 @@ pub(in crate::model) fn body(model: &RemoteModel, request: &ModelRequest) -> Val
     if dialect.asks_for_cache {
         body["cache_control"] = json!({ "type": "ephemeral" });
     }
-    if model.config.thinking && request.thinking_level != ThinkingLevel::Off {
-        body["reasoning_effort"] = json!(request.thinking_level);
+    if model.config.thinking {
+        match request.thinking_level {
+            ThinkingLevel::Off if thinks_unless_told(&model.provider.url) => {
+                body["thinking"] = json!({ "type": "disabled" });
+            }
+            ThinkingLevel::Off => {}
+            level => body["reasoning_effort"] = json!(level),
+        }
     }
     body
 }
@@ -307,6 +313,23 @@ mod tests {
             {"role": "user", "content": "2"},
         ]);
         assert_eq!(body["messages"], expected);
+    }
+
+    #[test]
+    fn off_is_said_to_who_thinks_anyhow() {
+        let thinking_of = |url: &str, level: ThinkingLevel| {
+            let mut request = request([user([text("hi")])]);
+            request.thinking_level = level;
+            let body = body(&model_at(url, "m"), &request);
+            format!("{} {}", body["thinking"]["type"], body["reasoning_effort"])
+        };
+        for (url, level, expected) in [
+            ("https://api.deepseek.com", ThinkingLevel::Off, "\"disabled\" null"),
+            ("https://api.deepseek.com", ThinkingLevel::High, "null \"high\""),
+            ("http://127.0.0.1:8080/v1", ThinkingLevel::Off, "null null"),
+        ] {
+            assert_eq!(thinking_of(url, level), expected, "{url} {level:?}");
+        }
     }
 
     #[test]
