@@ -10,7 +10,12 @@ use agent_core::{ModelError, ModelErrorKind};
 use reqwest::{StatusCode, header::HeaderMap};
 use serde_json::Value;
 
-use super::{foreign_text, provider::Provider, reported::Reported, retry_after::retry_after};
+use super::{
+    foreign_text,
+    provider::Provider,
+    reported::Reported,
+    retry_after::{retry_after, retry_delay},
+};
 
 /// What a decoder says when the stream cannot be followed or does not want to be.
 #[derive(Clone, Debug, PartialEq)]
@@ -41,13 +46,11 @@ impl Asked<'_> {
         headers: &HeaderMap,
         body: &[u8],
     ) -> ModelError {
-        let reported = serde_json::from_slice::<Value>(body)
-            .ok()
-            .and_then(|body| Reported::from_json(&body))
-            .unwrap_or_else(|| Reported {
-                message: foreign_text::words_of_page(&String::from_utf8_lossy(body)),
-                ..Reported::default()
-            });
+        let json = serde_json::from_slice::<Value>(body).ok();
+        let reported = json.as_ref().and_then(Reported::from_json).unwrap_or_else(|| Reported {
+            message: foreign_text::words_of_page(&String::from_utf8_lossy(body)),
+            ..Reported::default()
+        });
         let reason = status.canonical_reason().unwrap_or(match status.as_u16() {
             529 => "Overloaded",
             _ => "",
@@ -59,7 +62,8 @@ impl Asked<'_> {
             Reported { status: Some(status.as_u16()), ..reported },
             location,
         );
-        error.retry_after = retry_after(headers, std::time::SystemTime::now());
+        error.retry_after = retry_after(headers, std::time::SystemTime::now())
+            .or_else(|| retry_delay(json.as_ref()?));
         if let Some(id) = request_id(headers) {
             error.message += &format!(" (request {})", self.bounded(id, 100));
         }

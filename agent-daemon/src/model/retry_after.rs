@@ -1,11 +1,12 @@
 //! When the provider wants to be asked again.
 //!
-//! Owns: the three forms of it: milliseconds, seconds, a date.
+//! Owns: the forms of it: milliseconds, seconds, a date, and Google's in the body.
 //! Never: waits; the loop decides what to make of it.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use reqwest::header::HeaderMap;
+use serde_json::Value;
 
 /// How long the headers ask to wait, if they do.
 pub(super) fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
@@ -23,6 +24,14 @@ pub(super) fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Durati
         .and_then(http_date)
         .unwrap_or_else(|| now.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()));
     Some(Duration::from_secs(then.saturating_sub(now)))
+}
+
+/// How long Google's error object asks to wait: `"retryDelay": "34.5s"` among its details.
+pub(super) fn retry_delay(body: &Value) -> Option<Duration> {
+    let body = body.as_array().and_then(|list| list.first()).unwrap_or(body);
+    let details = body.pointer("/error/details")?.as_array()?;
+    let delay = details.iter().find_map(|detail| detail.get("retryDelay")?.as_str())?;
+    seconds(delay.strip_suffix('s')?.parse().ok()?)
 }
 
 fn seconds(number: f64) -> Option<Duration> {
@@ -102,6 +111,26 @@ mod tests {
             }
             let delay = retry_after(&headers, now).map(|delay| delay.as_millis() as u64);
             assert_eq!(delay, *expected, "{rows:?}");
+        }
+    }
+
+    #[test]
+    fn a_delay_in_the_body_is_understood() {
+        for (details, expected) in [
+            (
+                r#"[{"@type":"QuotaFailure"},{"@type":"RetryInfo","retryDelay":"34.5s"}]"#,
+                Some(34_500),
+            ),
+            (r#"[{"retryDelay":"0s"}]"#, Some(0)),
+            (r#"[{"retryDelay":"soon"}]"#, None),
+            (r#"[{"retryDelay":5}]"#, None),
+            ("null", None),
+        ] {
+            let details: Value = serde_json::from_str(details).unwrap();
+            let body = serde_json::json!([{ "error": { "code": 429, "details": details } }]);
+            let milliseconds = |delay: Duration| delay.as_millis() as u64;
+            assert_eq!(retry_delay(&body).map(milliseconds), expected, "{details}");
+            assert_eq!(retry_delay(&body[0]).map(milliseconds), expected, "{details}");
         }
     }
 }

@@ -229,6 +229,13 @@ const PAGES: &[(&str, &str, &str, &str)] = &[
     (
         "429 Too Many Requests",
         "",
+        r#"[{"error":{"code":429,"message":"Quota exceeded","details":[{"retryDelay":"34s"}]}}]"#,
+        "Status(429) after 34s: p/m answered 429 Too Many Requests: Quota exceeded. Too many \
+         requests: wait and try again.",
+    ),
+    (
+        "429 Too Many Requests",
+        "",
         r#"{"error":{"message":"You exceeded your current quota","type":"insufficient_quota","code":"insufficient_quota"}}"#,
         "Provider: p/m answered 429 Too Many Requests: You exceeded your current quota. The \
          account's quota is used up: check its plan and billing.",
