@@ -292,7 +292,7 @@ mod tests {
     async fn a_live_socket_is_left_alone_and_its_owner_is_named() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("daemon.sock");
-        let first = UnixSocket::bind(&path).unwrap();
+        let _first = UnixSocket::bind(&path).unwrap();
         let own_pid = std::process::id();
         let second = UnixSocket::bind(&path).unwrap_err();
         assert!(second.to_string().contains(&format!("process {own_pid}")), "{second}");
