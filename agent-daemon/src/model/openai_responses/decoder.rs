@@ -3,6 +3,7 @@
 use agent_core::{ModelEnd, ModelEvent, StopReason, Usage};
 use serde_json::Value;
 
+use super::goes_back;
 use crate::model::{
     answer_stream::{Decoder, MOST_CALLS, Progress, parse},
     failure::StreamFailure,
@@ -199,15 +200,13 @@ impl ResponsesDecoder {
         if !self.items[place].streamed {
             let whole = match &self.items[place].kind {
                 Kind::Message => texts(&item["content"]).concat(),
-                Kind::Reasoning => texts(&item["summary"]).join("\n\n"),
+                Kind::Reasoning => thought(item),
                 Kind::Call { .. } => item["arguments"].as_str().unwrap_or_default().to_owned(),
                 Kind::Other => String::new(),
             };
             self.add(place, &whole, events);
         }
-        if matches!(self.items[place].kind, Kind::Reasoning)
-            && item["encrypted_content"].is_string()
-        {
+        if goes_back(item) {
             let signature = item.to_string();
             events.push(ModelEvent::ThinkingSignature { index: place as u32, signature });
         }
@@ -252,6 +251,13 @@ impl ResponsesDecoder {
         }
         Ok(())
     }
+}
+
+/// The words of a reasoning item: its summary, or where there is none what was thought.
+fn thought(item: &Value) -> String {
+    let of = |part: &str| texts(&item[part]).join("\n\n");
+    let summary = of("summary");
+    if summary.is_empty() { of("content") } else { summary }
 }
 
 /// The texts and refusals of a list of parts.
@@ -330,6 +336,11 @@ mod tests {
         (
             r#"{"object":"response","status":"completed","output":[{"type":"reasoning","id":"r","summary":[{"text":"one"},{"text":"two"}]},{"type":"function_call","id":"f","call_id":"c","name":"ls","arguments":"{}"}],"usage":{"input_tokens":3,"output_tokens":2}}"#,
             "thinking one⏎⏎two | call c ls {} | ToolUse 3+2",
+        ),
+        (
+            r#"{"type":"response.output_item.done","item":{"type":"reasoning","id":"r","summary":[],"content":[{"type":"reasoning_text","text":"so"}]}}
+{"type":"response.completed","response":{}}"#,
+            "thinking[{\"content\":[{\"text\":\"so\",\"type\":\"reasoning_text\"}],\"id\":\"r\",\"summary\":[],\"type\":\"reasoning\"}] so | Stop 0+0",
         ),
     ];
 

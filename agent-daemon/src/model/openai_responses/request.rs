@@ -3,6 +3,7 @@
 use agent_core::{ModelRequest, ThinkingLevel, ToolSpec};
 use serde_json::{Value, json};
 
+use super::goes_back;
 use crate::model::{
     history::{Part, Said, Turn, history},
     remote::RemoteModel,
@@ -77,11 +78,10 @@ fn said_item(piece: &Said<'_>) -> Option<Value> {
             "name": name,
             "arguments": arguments.to_string(),
         }),
-        // The signature is the whole item, as it came. Unsealed ones exist only on a server that
-        // keeps responses.
-        Said::Thinking { signature, .. } => serde_json::from_str::<Value>((*signature)?)
-            .ok()
-            .filter(|item| item["type"] == "reasoning" && item["encrypted_content"].is_string())?,
+        // The signature is the whole item, as it came.
+        Said::Thinking { signature, .. } => {
+            serde_json::from_str((*signature)?).ok().filter(goes_back)?
+        }
     })
 }
 
@@ -152,9 +152,10 @@ mod tests {
     }
 
     #[test]
-    fn sealed_thoughts_go_back_as_they_came() {
+    fn thoughts_go_back_as_they_came() {
         let sealed = r#"{"encrypted_content":"x","id":"rs_1","summary":[],"type":"reasoning"}"#;
-        let unsealed = r#"{"id":"rs_2","summary":[],"type":"reasoning"}"#;
+        let kept = r#"{"content":[],"id":"rs_2","summary":[],"type":"reasoning"}"#;
+        let open = r#"{"content":[{"text":"so","type":"reasoning_text"}],"id":"rs_3","summary":[],"type":"reasoning"}"#;
         let transcript = [
             user([text("look"), image()]),
             assistant(
@@ -162,7 +163,8 @@ mod tests {
                 StopReason::ToolUse,
                 [
                     thinking("hm", Some(sealed)),
-                    thinking("hm", Some(unsealed)),
+                    thinking("hm", Some(kept)),
+                    thinking("so", Some(open)),
                     thinking("hm", Some("reasoning_content")),
                     text("ok"),
                     call("call_1", "bash", r#"{"command":"ls"}"#),
@@ -178,6 +180,7 @@ mod tests {
         let expected = json!([
             {"role": "user", "content": [{"type": "input_text", "text": "look"}, picture]},
             {"encrypted_content": "x", "id": "rs_1", "summary": [], "type": "reasoning"},
+            {"content": [{"text": "so", "type": "reasoning_text"}], "id": "rs_3", "summary": [], "type": "reasoning"},
             {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "ok"}]},
             {"type": "function_call", "call_id": "call_1", "name": "bash", "arguments": "{\"command\":\"ls\"}"},
             {"type": "function_call", "call_id": "call_2", "name": "read", "arguments": "{}"},
