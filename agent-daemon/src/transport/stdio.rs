@@ -122,13 +122,13 @@ mod tests {
 
     use std::time::Duration;
 
-    use rustix::pipe::{PipeFlags, pipe_with};
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
     use super::*;
 
     fn pipe_ends() -> (OwnedFd, OwnedFd) {
-        pipe_with(PipeFlags::CLOEXEC).unwrap()
+        let (reader, writer) = io::pipe().unwrap();
+        (reader.into(), writer.into())
     }
 
     fn stderr() -> OwnedFd {

@@ -162,16 +162,19 @@ fn remove_stale(path: &Path) -> Result<(), UnixSocketError> {
         Ok(_) => {}
     }
     match StdUnixStream::connect(path) {
-        Ok(stream) => {
-            let pid = rustix::net::sockopt::socket_peercred(&stream).ok();
-            let pid = pid.map(|peer| peer.pid.as_raw_nonzero().get() as u32);
-            Err(UnixSocketError::InUse { path: path.to_owned(), pid })
-        }
+        Ok(stream) => Err(UnixSocketError::InUse { path: path.to_owned(), pid: peer_of(stream) }),
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
             fs::remove_file(path).map_err(io)
         }
         Err(error) => Err(io(error)),
     }
+}
+
+/// The process at the other end, where it can be told.
+fn peer_of(stream: StdUnixStream) -> Option<u32> {
+    stream.set_nonblocking(true).ok()?;
+    let peer = UnixStream::from_std(stream).and_then(|stream| stream.peer_cred()).ok()?;
+    u32::try_from(peer.pid()?).ok()
 }
 
 /// A file beside the socket, locked for as long as its daemon lives, with the daemon's process id.
