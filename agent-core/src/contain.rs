@@ -9,11 +9,13 @@ use std::{
     panic::AssertUnwindSafe,
     pin::pin,
     sync::Arc,
+    time::Duration,
 };
 
 use futures_util::FutureExt;
 use tokio::{
     runtime::{Handle, RuntimeFlavor},
+    sync::oneshot,
     task::JoinHandle,
 };
 
@@ -77,6 +79,23 @@ pub(crate) fn aside<F: Future>(future: F) -> impl Future<Output = F::Output> {
             _ => poll(),
         }
     })
+}
+
+/// How long a first step is waited for. One that takes longer blocks or spins.
+const FIRST_STEP_TIME: Duration = Duration::from_millis(500);
+
+/// The same future, and what ends when it has been polled once, dropped, or takes too long.
+pub(crate) fn first_step<F: Future>(
+    future: F,
+) -> (impl Future<Output = F::Output>, impl Future<Output = ()>) {
+    let (taken, step) = oneshot::channel::<()>();
+    let (mut future, mut taken) = (Box::pin(future), Some(taken));
+    let future = poll_fn(move |context| {
+        let poll = future.as_mut().poll(context);
+        drop(taken.take());
+        poll
+    });
+    (future, async { drop(tokio::time::timeout(FIRST_STEP_TIME, step).await) })
 }
 
 fn panic_message(panic: &(dyn Any + Send)) -> String {

@@ -15,7 +15,7 @@ use crate::{
     ToolResultMessage, Transcript,
     agent_loop::RunTask,
     answer::depth,
-    contain::{as_code_of, aside, catch_panic},
+    contain::{as_code_of, aside, catch_panic, first_step},
     hook_call::{HookCall, Interrupted, with_arguments},
     tool::ToolUpdate,
 };
@@ -99,6 +99,9 @@ struct Batch<'a> {
     /// Indices of calls that nobody has looked at yet.
     waiting: VecDeque<usize>,
     running: Vec<Running>,
+    /// Ends when the newest call has taken its first step. The next one starts after that, so that
+    /// what calls queue for they get in call order.
+    beginning: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
     tasks: JoinSet<Finished>,
     updates: (mpsc::Sender<ToolUpdate>, mpsc::Receiver<ToolUpdate>),
     hook_failure: Option<String>,
@@ -127,6 +130,7 @@ enum Refusal {
 enum Happened {
     Cancelled,
     GraceOver,
+    Begun,
     Finished(Option<Finished>),
     Checked(Preflight),
     Updated(ToolUpdate),
@@ -141,6 +145,7 @@ impl<'a> Batch<'a> {
             outcomes: calls.iter().map(|_| None).collect(),
             waiting: (0..calls.len()).collect(),
             running: Vec::new(),
+            beginning: None,
             tasks: JoinSet::new(),
             updates: mpsc::channel(UPDATE_CAPACITY),
             hook_failure: None,
@@ -166,25 +171,19 @@ impl<'a> Batch<'a> {
             if checking.is_none() && self.running.is_empty() {
                 return;
             }
-            let happened = {
-                let check = async {
-                    match &mut checking {
-                        Some(check) => check.await,
-                        None => std::future::pending().await,
-                    }
-                };
-                tokio::select! {
-                    biased;
-                    () = signal.cancelled(), if !signal.is_cancelled() => Happened::Cancelled,
-                    () = signal.grace_over() => Happened::GraceOver,
-                    Some(finished) = self.tasks.join_next() => Happened::Finished(finished.ok()),
-                    preflight = check => Happened::Checked(preflight),
-                    Some(update) = self.updates.1.recv() => Happened::Updated(update),
-                }
+            let happened = tokio::select! {
+                biased;
+                () = signal.cancelled(), if !signal.is_cancelled() => Happened::Cancelled,
+                () = signal.grace_over() => Happened::GraceOver,
+                () = if_any(&mut self.beginning) => Happened::Begun,
+                preflight = if_any(&mut checking) => Happened::Checked(preflight),
+                Some(finished) = self.tasks.join_next() => Happened::Finished(finished.ok()),
+                Some(update) = self.updates.1.recv() => Happened::Updated(update),
             };
             match happened {
                 Happened::Cancelled => {}
                 Happened::GraceOver => self.abandon().await,
+                Happened::Begun => self.beginning = None,
                 Happened::Finished(finished) => self.finished(finished).await,
                 Happened::Checked(preflight) => {
                     checking = None;
@@ -200,7 +199,8 @@ impl<'a> Batch<'a> {
         let Some(next) = self.waiting.front() else { return false };
         let sequential = self.run.settings.tool_execution == ToolExecution::Sequential;
         let alone = sequential || self.asks_to_run_alone(&self.calls[*next].name);
-        self.running.is_empty() || !(alone || self.running.iter().any(|running| running.alone))
+        let beside = || !alone && !self.running.iter().any(|running| running.alone);
+        self.running.is_empty() || (self.beginning.is_none() && beside())
     }
 
     fn asks_to_run_alone(&self, name: &str) -> bool {
@@ -271,6 +271,8 @@ impl<'a> Batch<'a> {
             };
             Finished { index, outcome: hooks.after_tool_call(call, outcome).await }
         };
+        let (task, first_step) = first_step(task);
+        self.beginning = Some(Box::pin(first_step));
         self.tasks.spawn_on(task, &self.run.publisher.runtime);
     }
 
@@ -362,6 +364,14 @@ impl<'a> Batch<'a> {
             pair(call, outcome.unwrap_or_else(|| failed("The call has no result.")))
         });
         BatchResult { results: paired.collect(), hook_failure: self.hook_failure }
+    }
+}
+
+/// Waits for a future if there is one, else for ever.
+async fn if_any<F: Future + Unpin>(future: &mut Option<F>) -> F::Output {
+    match future {
+        Some(future) => future.await,
+        None => std::future::pending().await,
     }
 }
 

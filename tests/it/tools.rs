@@ -193,6 +193,17 @@ async fn of_two_tools_with_one_name_the_first_counts() {
     assert_eq!(play.model.requests()[0].tools.len(), 1);
 }
 
+// 11.2: what calls queue for they get in call order.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn calls_begin_in_call_order() {
+    let calls = 200;
+    let tool = work();
+    let numbered =
+        |n: usize| Step::call(n as u32, &n.to_string(), "work", &format!(r#"{{"n":{n}}}"#));
+    Script::new().answers((0..calls).map(numbered)).says("done").tool(tool.clone()).play().await;
+    assert_eq!(tool.calls(), (0..calls).map(|n| json!({ "n": n })).collect::<Vec<_>>());
+}
+
 // 11.2
 #[tokio::test]
 async fn updates_that_come_after_their_call_has_ended_are_dropped() {
@@ -273,4 +284,35 @@ async fn the_built_in_four_read_write_edit_and_run_commands() {
     assert_eq!(std::fs::read_to_string(directory.path().join("a.txt")).unwrap(), "one three");
     assert!(transcript.contains(r#"result r "one three"#), "{transcript}");
     assert!(transcript.contains(r#"result! b "one three"#), "{transcript}");
+}
+
+// 11.3: one file, several names; each call builds on what the one before it did.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn calls_for_one_file_take_effect_in_call_order() {
+    let directory = tempfile::tempdir().unwrap();
+    let root = directory.path().canonicalize().unwrap();
+    std::os::unix::fs::symlink(".", root.join("here")).unwrap();
+    let policy = agent_daemon::tool::ToolPolicy::default();
+    let workspace = agent_daemon::tool::Workspace::new(root.clone(), policy, Vec::new());
+    // To follow this takes longer.
+    let far = format!("{}a", "here/".repeat(40));
+    let mut calls = vec![("write", json!({ "path": "a", "content": "0" }))];
+    for step in 0..20 {
+        let edits = [json!({ "oldText": step.to_string(), "newText": (step + 1).to_string() })];
+        let path = ["a", &far, "./a"][step % 3];
+        calls.push(("edit", json!({ "path": path, "edits": edits })));
+    }
+    calls.push(("write", json!({ "path": "b/c", "content": "first" })));
+    calls.push(("write", json!({ "path": "here/b/c", "content": "second" })));
+    let calls = calls.iter().enumerate().map(|(at, (tool, arguments))| {
+        Step::call(at as u32, &at.to_string(), tool, &arguments.to_string())
+    });
+    let play = Script::new()
+        .answers(calls)
+        .says("done")
+        .with(|options| options.tools = agent_daemon::tool::built_in(workspace.into()))
+        .play()
+        .await;
+    let content = |name: &str| std::fs::read_to_string(root.join(name)).unwrap();
+    assert_eq!((&*content("a"), &*content("b/c")), ("20", "second"), "{}", play.transcript());
 }

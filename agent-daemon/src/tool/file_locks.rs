@@ -1,26 +1,58 @@
-//! One lock per file, so that two edits of it happen one after another.
+//! One lock per file, so that calls for it take effect one after another.
 //!
-//! Owns: the process's table of locks, by the path that symlinks lead to. One table for all
-//! sessions: two of them may work in the same directory.
-//! Never: makes work on one file wait for work on another.
+//! Owns: the process's table of locks, by the path that symlinks lead to, and the order in which a
+//! session's calls queue for them. One table for all sessions: two of them may work in the same
+//! directory. Never: makes work on one file wait for work on another.
 
 use std::{
     collections::HashMap,
     path::{Path, PathBuf},
+    pin::pin,
     sync::{Arc, LazyLock, Mutex, Weak},
 };
 
+use agent_core::{CancelSignal, ToolError};
+use futures_util::FutureExt;
 use tokio::sync::OwnedMutexGuard;
+
+use super::{Workspace, blocking, workspace::Target};
 
 type FileLock = tokio::sync::Mutex<()>;
 
+/// A call's turn at a file. It belongs inside the work: a call that is dropped while its thread still
+/// writes must not let the next one in.
+pub(super) type Turn = OwnedMutexGuard<()>;
+
 static LOCKS: LazyLock<Mutex<HashMap<PathBuf, Weak<FileLock>>>> = LazyLock::new(Mutex::default);
 
-/// Waits for the file's turn, first come first served. The path must have its symlinks resolved.
+/// Where a path may be written, and the turn there. A session's calls get their turns at a file in
+/// the order in which they asked, whatever name each has for it.
 ///
-/// The guard belongs inside the work: a call that is dropped while its thread still writes must not
-/// let the next one in.
-pub(super) async fn lock(path: &Path) -> OwnedMutexGuard<()> {
+/// # Errors
+/// The path leads nowhere, or to a place that the policy does not open.
+pub(super) async fn turn(
+    workspace: &Arc<Workspace>,
+    path: &str,
+    signal: &CancelSignal,
+) -> Result<(Target, Turn), ToolError> {
+    // Where a path leads is found on another thread, which takes any time; nobody may overtake.
+    let queueing = workspace.queueing.lock().await;
+    let (at, path) = (workspace.clone(), path.to_owned());
+    let target = blocking::run(signal, move |_| at.target(&path)).await??;
+    let mut lock = pin!(lock_of(&target.0).lock_owned());
+    // The first poll is what puts it in the queue.
+    let free = lock.as_mut().now_or_never();
+    drop(queueing);
+    let turn = match free {
+        Some(turn) => turn,
+        None => lock.await,
+    };
+    Ok((target, turn))
+}
+
+/// Waits for the file's turn as a call does that knows already where its path leads.
+#[cfg(test)]
+pub(super) async fn lock(path: &Path) -> Turn {
     lock_of(path).lock_owned().await
 }
 
@@ -37,8 +69,6 @@ fn lock_of(path: &Path) -> Arc<FileLock> {
 
 #[cfg(test)]
 mod tests {
-    use futures_util::FutureExt;
-
     use super::*;
 
     #[tokio::test]

@@ -20,6 +20,8 @@ pub struct Workspace {
     temp: PathBuf,
     policy: ToolPolicy,
     secret_variables: Vec<String>,
+    /// Held by the call that looks for its file's queue; see [`super::file_locks`].
+    pub(super) queueing: tokio::sync::Mutex<()>,
 }
 
 /// A file that may be written: where the path leads, symlinks followed.
@@ -36,6 +38,7 @@ impl Workspace {
             temp: std::env::temp_dir(),
             policy,
             secret_variables,
+            queueing: Default::default(),
         }
     }
 

@@ -38,12 +38,9 @@ impl Write {
         arguments: Arguments,
         context: ToolContext,
     ) -> Result<ToolOutput, ToolError> {
-        let workspace = self.workspace.clone();
-        let Arguments { path, content } = arguments;
-        let named = path.clone();
-        let Target(target) =
-            blocking::run(&context.signal, move |_| workspace.target(&path)).await??;
-        let turn = file_locks::lock(&target).await;
+        let Arguments { path: named, content } = arguments;
+        let (Target(target), turn) =
+            file_locks::turn(&self.workspace, &named, &context.signal).await?;
         blocking::run(&context.signal, move |stop| {
             let _turn = turn;
             let written =

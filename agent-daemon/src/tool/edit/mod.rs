@@ -50,12 +50,9 @@ impl Edit {
         arguments: Arguments,
         context: ToolContext,
     ) -> Result<ToolOutput, ToolError> {
-        let workspace = self.workspace.clone();
-        let path = arguments.path.clone();
-        let Target(target) =
-            blocking::run(&context.signal, move |_| workspace.target(&path)).await??;
         // From before the read to after the rename, or the second of two edits undoes the first.
-        let turn = file_locks::lock(&target).await;
+        let (Target(target), turn) =
+            file_locks::turn(&self.workspace, &arguments.path, &context.signal).await?;
         blocking::run(&context.signal, move |stop| {
             let _turn = turn;
             carry_out(&target, &arguments, &|| stop.requested())
