@@ -7,14 +7,16 @@
 //! hard link to the same file goes on having the old content.)
 
 use std::{
-    fs::{File, Metadata, Permissions},
+    ffi::OsStr,
+    fs::{File, Metadata},
     io::{self, Write},
-    os::{
-        fd::AsFd,
-        unix::fs::{MetadataExt, PermissionsExt},
-    },
-    path::{Path, PathBuf},
+    os::{fd::AsFd, unix::fs::MetadataExt},
+    path::Path,
 };
+
+use rustix::fs::{FileType, Gid, Mode, Stat, Uid};
+
+use super::directory::{Directory, Temporary};
 
 /// Between two pieces of this size the work can be stopped.
 const PIECE: usize = 1024 * 1024;
@@ -38,7 +40,7 @@ pub(super) enum WriteError {
     #[error("it is a device, socket or pipe")]
     Special,
     #[error("it is read-only (mode {mode:03o}); change that with chmod first")]
-    ReadOnly { mode: u32 },
+    ReadOnly { mode: rustix::fs::RawMode },
     #[error("it was changed by something else meanwhile; read it again")]
     Changed,
     #[error("{step}: {source}")]
@@ -48,17 +50,27 @@ pub(super) enum WriteError {
 /// Which state of a file someone has seen.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Seen {
-    inode: u64,
-    size: u64,
-    modified: (i64, i64),
+    inode: i128,
+    size: i128,
+    modified: (i128, i128),
 }
 
 impl Seen {
     pub(super) fn of(metadata: &Metadata) -> Self {
         Seen {
-            inode: metadata.ino(),
-            size: metadata.len(),
-            modified: (metadata.mtime(), metadata.mtime_nsec()),
+            inode: metadata.ino().into(),
+            size: metadata.len().into(),
+            modified: (metadata.mtime().into(), metadata.mtime_nsec().into()),
+        }
+    }
+}
+
+impl From<&Stat> for Seen {
+    fn from(stat: &Stat) -> Self {
+        Seen {
+            inode: stat.st_ino.into(),
+            size: stat.st_size.into(),
+            modified: (stat.st_mtime.into(), stat.st_mtime_nsec.into()),
         }
     }
 }
@@ -75,94 +87,92 @@ pub(super) fn replace(
     seen: Option<&Seen>,
     stop: &dyn Fn() -> bool,
 ) -> Result<Outcome, WriteError> {
-    let old = existing(target)?;
-    let directory = target.parent().ok_or(WriteError::Directory)?;
+    let (Some(path), Some(name)) = (target.parent(), target.file_name()) else {
+        return Err(WriteError::Directory);
+    };
     if stop() {
         return Ok(Outcome::Stopped);
     }
-    let made = MadeDirectories::make(directory).map_err(failed("its directory"))?;
-    let Some(temporary) = fill(directory, target, content, old.as_ref(), stop)? else {
+    let (directory, made) = Directory::reach(path).map_err(failed("its directory"))?;
+    let old = existing(&directory, name)?;
+    let Some(temporary) = fill(&directory, target, content, old.as_ref(), stop)? else {
         return Ok(Outcome::Stopped);
     };
-    if seen.is_some() && existing(target)?.as_ref().map(Seen::of).as_ref() != seen {
+    if seen.is_some() && existing(&directory, name)?.as_ref().map(Seen::from).as_ref() != seen {
         return Err(WriteError::Changed);
     }
     if stop() {
         return Ok(Outcome::Stopped);
     }
-    temporary.persist(target).map_err(|error| failed("the last step, renaming")(error.error))?;
+    temporary.rename(name).map_err(failed("the last step, renaming"))?;
     made.keep();
     // The content is safe already; without this a power cut could bring the old name back.
-    let _ = File::open(directory).and_then(|directory| directory.sync_all());
+    let _ = directory.sync();
     Ok(match old {
         None => Outcome::Created,
-        Some(old) => Outcome::Replaced { old_size: old.len() },
+        Some(old) => Outcome::Replaced { old_size: old.st_size.unsigned_abs() },
     })
 }
 
 /// The file that is there, if it may be replaced.
-fn existing(target: &Path) -> Result<Option<Metadata>, WriteError> {
-    let metadata = match std::fs::symlink_metadata(target) {
-        Ok(metadata) => metadata,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(failed("looking at it")(error)),
+fn existing(directory: &Directory, name: &OsStr) -> Result<Option<Stat>, WriteError> {
+    let Some(found) = directory.look(name).map_err(failed("looking at it"))? else {
+        return Ok(None);
     };
-    if metadata.is_dir() {
-        return Err(WriteError::Directory);
-    }
-    if !metadata.is_file() {
-        return Err(WriteError::Special);
+    match FileType::from_raw_mode(found.st_mode) {
+        FileType::RegularFile => {}
+        FileType::Directory => return Err(WriteError::Directory),
+        // Where the path led, there was none: someone has put one there since.
+        FileType::Symlink => return Err(WriteError::Changed),
+        _ => return Err(WriteError::Special),
     }
     // A rename would not ask: it needs the directory only.
-    if rustix::fs::access(target, rustix::fs::Access::WRITE_OK).is_err() {
-        return Err(WriteError::ReadOnly { mode: metadata.mode() & 0o777 });
+    if !directory.may_write(name) {
+        return Err(WriteError::ReadOnly {
+            mode: Mode::from_raw_mode(found.st_mode).bits() & 0o777,
+        });
     }
-    Ok(Some(metadata))
+    Ok(Some(found))
 }
 
 /// A complete temporary file on the disk, with what is kept of the old one; none if stopped.
-fn fill(
-    directory: &Path,
+fn fill<'a>(
+    directory: &'a Directory,
     target: &Path,
     content: &[u8],
-    old: Option<&Metadata>,
+    old: Option<&Stat>,
     stop: &dyn Fn() -> bool,
-) -> Result<Option<tempfile::NamedTempFile>, WriteError> {
-    let name = target.file_name().unwrap_or_default().to_string_lossy();
-    // Long names have no room for more.
-    let short: String = name.chars().take(40).collect();
-    let mut temporary = tempfile::Builder::new()
-        .prefix(&format!(".{short}."))
-        .suffix(".tmp")
-        // A new file's mode is the umask's business, as with any other program.
-        .permissions(Permissions::from_mode(if old.is_some() { 0o600 } else { 0o666 }))
-        .tempfile_in(directory)
+) -> Result<Option<Temporary<'a>>, WriteError> {
+    // A new file's mode is the umask's business, as with any other program.
+    let mode = Mode::from_raw_mode(if old.is_some() { 0o600 } else { 0o666 });
+    let mut temporary = directory
+        .temporary(target.file_name().unwrap_or_default(), mode)
         .map_err(failed("making a temporary file beside it"))?;
     for piece in content.chunks(PIECE) {
         if stop() {
             return Ok(None);
         }
-        temporary.write_all(piece).map_err(failed("writing"))?;
+        temporary.file.write_all(piece).map_err(failed("writing"))?;
     }
     if let Some(old) = old {
-        keep_owner_and_mode(temporary.as_file(), old).map_err(failed("keeping its mode"))?;
-        keep_attributes(temporary.as_file(), target);
+        keep_owner_and_mode(&temporary.file, old).map_err(failed("keeping its mode"))?;
+        keep_attributes(&temporary.file, target);
     }
-    temporary.as_file().sync_all().map_err(failed("writing"))?;
+    temporary.file.sync_all().map_err(failed("writing"))?;
     Ok(Some(temporary))
 }
 
-fn keep_owner_and_mode(file: &File, old: &Metadata) -> io::Result<()> {
+fn keep_owner_and_mode(file: &File, old: &Stat) -> io::Result<()> {
     let new = file.metadata()?;
-    if (new.uid(), new.gid()) != (old.uid(), old.gid()) {
+    if (new.uid(), new.gid()) != (old.st_uid, old.st_gid) {
         // Only root may give a file away; the content matters more than its owner.
-        let owner = Some(rustix::fs::Uid::from_raw(old.uid()));
-        let group = Some(rustix::fs::Gid::from_raw(old.gid()));
+        let owner = Some(Uid::from_raw(old.st_uid));
+        let group = Some(Gid::from_raw(old.st_gid));
         let _ = rustix::fs::fchown(file.as_fd(), owner, group)
             .or_else(|_| rustix::fs::fchown(file.as_fd(), None, group));
     }
     // After the owner: changing that clears the set-user-id bit.
-    file.set_permissions(Permissions::from_mode(old.mode() & 0o7777))
+    Ok(rustix::fs::fchmod(file, Mode::from_raw_mode(old.st_mode))?)
 }
 
 /// Access lists, labels and people's own attributes, as far as they may be set. Not capabilities:
@@ -191,44 +201,15 @@ fn failed(step: &'static str) -> impl Fn(io::Error) -> WriteError {
     move |source| WriteError::Io { step, source }
 }
 
-/// Directories that were made for a file, and go again if it does not come to be.
-struct MadeDirectories(Vec<PathBuf>);
-
-impl MadeDirectories {
-    fn make(directory: &Path) -> io::Result<Self> {
-        let missing: Vec<&Path> =
-            directory.ancestors().take_while(|directory| !directory.exists()).collect();
-        let mut made = MadeDirectories(Vec::new());
-        for directory in missing.into_iter().rev() {
-            match std::fs::create_dir(directory) {
-                Ok(()) => made.0.push(directory.to_owned()),
-                // Another call was faster.
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(made)
-    }
-
-    fn keep(mut self) {
-        self.0.clear();
-    }
-}
-
-impl Drop for MadeDirectories {
-    fn drop(&mut self) {
-        for directory in self.0.iter().rev() {
-            // One that someone else uses by now is not empty, and stays.
-            let _ = std::fs::remove_dir(directory);
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
 
-    use std::cell::Cell;
+    use std::{
+        cell::Cell,
+        fs::Permissions,
+        os::unix::fs::{PermissionsExt, symlink},
+    };
 
     use super::*;
 
@@ -272,6 +253,37 @@ mod tests {
                 assert_eq!(contents(scratch.path()), before, "{target:?} stopped at {step}");
             }
             assert!(finished);
+        }
+    }
+
+    /// What is checked before must still hold when it counts, and nothing is left behind.
+    #[test]
+    fn a_directory_that_becomes_a_symlink_on_the_way_leads_nowhere_else() {
+        for target in ["in/old", "in/new", "in/made/new"] {
+            let mut written = 0;
+            for step in 0..6 {
+                let scratch = tempfile::tempdir().unwrap();
+                let root = scratch.path().canonicalize().unwrap();
+                std::fs::create_dir(root.join("in")).unwrap();
+                std::fs::create_dir_all(root.join("outside/made")).unwrap();
+                std::fs::write(root.join("in/old"), "before").unwrap();
+                std::fs::write(root.join("outside/old"), "before").unwrap();
+                let outside = contents(&root.join("outside"));
+                let asked = Cell::new(0);
+                let swap = || {
+                    if asked.replace(asked.get() + 1) == step {
+                        std::fs::rename(root.join("in"), root.join("moved")).unwrap();
+                        symlink("outside", root.join("in")).unwrap();
+                    }
+                    false
+                };
+                let outcome = replace(&root.join(target), &vec![b'x'; 3 * PIECE], None, &swap);
+                written += usize::from(outcome.is_ok());
+                assert_eq!(contents(&root.join("outside")), outside, "{target} at {step}");
+                let left = contents(&root);
+                assert!(!left.iter().any(|name| name.contains(".tmp ")), "{target}: {left:?}");
+            }
+            assert!(written > 0, "a directory that was reached is held");
         }
     }
 

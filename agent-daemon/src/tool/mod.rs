@@ -13,6 +13,7 @@ mod atomic_write;
 mod bash;
 mod blocking;
 pub(crate) mod boundary;
+mod directory;
 mod edit;
 mod file_locks;
 mod nearest;
