@@ -49,6 +49,13 @@ pub(super) fn explain_missing(path: &Path) -> String {
     let (Some(directory), Some(name)) = (parent, missing.file_name()) else {
         return String::new();
     };
+    if let Ok(target) = std::fs::read_link(missing) {
+        let which = if missing == path { "It".into() } else { missing.display().to_string() };
+        return format!(
+            " {which} is a symbolic link to {}, which does not exist.",
+            target.display()
+        );
+    }
     let mut text = String::new();
     if missing != path {
         text.push_str(&format!(" There is no {} either.", missing.display()));
@@ -104,12 +111,15 @@ mod tests {
         for name in ["src/main.rs", "src/maintain.rs", "src/Library.rs", "src/zzz"] {
             std::fs::write(root.join(name), "").unwrap();
         }
+        std::os::unix::fs::symlink("gone", root.join("src/link")).unwrap();
         const CASES: &[(&str, &[&str], &[&str])] = &[
             ("src/mian.rs", &["src/main.rs"], &["zzz", "either"]),
             ("src/main", &["src/main.rs"], &["zzz"]),
             ("src/library.rs", &["src/Library.rs"], &["zzz"]),
             ("scr/main.rs", &["There is no", "scr either", "Nearest names:", "/src."], &["zzz"]),
             ("src/entirely-different", &[], &["Nearest"]),
+            ("src/link", &[" It is a symbolic link to gone, which does not exist."], &["Nearest"]),
+            ("src/link/a", &["src/link is a symbolic link to gone, which does not"], &["Nearest"]),
         ];
         for (path, said, unsaid) in CASES {
             let text = explain_missing(&root.join(path));

@@ -153,15 +153,30 @@ fn show_image(
     file.take(image::MAX_BYTES + 1)
         .read_to_end(&mut bytes)
         .map_err(|error| ToolError::new(format!("Cannot read {named}: {error}.")))?;
+    let refused = |why: String| {
+        Err(ToolError::new(format!(
+            "{named} is an image ({mime_type}) that cannot be shown: {why}"
+        )))
+    };
     if bytes.len() as u64 > image::MAX_BYTES {
-        return Err(ToolError::new(format!(
-            "{named} is a {mime_type} image of {}; at most {} can be shown. Make a smaller copy \
-             and read that.",
+        return refused(format!(
+            "it has {}, and {} are the most. Make a smaller copy and read that.",
             counted(size, "byte"),
             grouped(image::MAX_BYTES),
-        )));
+        ));
     }
-    let note = format!("{named}: {mime_type}, {}.", counted(bytes.len() as u64, "byte"));
+    let Some((width, height)) = image::dimensions(mime_type, &bytes) else {
+        return refused("it is cut short or damaged. Look at it with bash (file, xxd).".into());
+    };
+    if width.max(height) > image::MAX_SIDE {
+        return refused(format!(
+            "it is {width} x {height} pixels, and {} a side are the most. Make a smaller copy and \
+             read that.",
+            image::MAX_SIDE,
+        ));
+    }
+    let size = counted(bytes.len() as u64, "byte");
+    let note = format!("{named}: {mime_type}, {width} x {height}, {size}.");
     let image = Block::image(mime_type, BASE64_STANDARD.encode(&bytes));
     let output = ToolOutput { content: vec![Block::text(note), image], details: None };
     output.with_details(json!({ "mimeType": mime_type, "size": bytes.len() }))

@@ -46,6 +46,7 @@ async fn text_is_shown_as_it_is() {
         .with("plain", "a\nb\n")
         .with("unended", "a\nb")
         .with("crlf", "a\r\nb\r\n")
+        .with("mixed", "a\r\nb\n")
         .with("empty", "")
         .with("newline", "\n")
         .with("latin1", b"caf\xe9\n")
@@ -56,6 +57,8 @@ async fn text_is_shown_as_it_is() {
         (json!({"path": "./plain"}), "a\nb\n"),
         (json!({"path": "unended"}), "a\nb"),
         (json!({"path": "crlf"}), "a\r\nb\r\n\n[Line ends are CRLF.]"),
+        (json!({"path": "mixed"}), "a\r\nb\n\n[Line ends are mixed: some are CRLF, some LF.]"),
+        (json!({"path": "mixed", "offset": 2}), "b\n"),
         (json!({"path": "empty"}), "(The file is empty.)"),
         (json!({"path": "newline"}), "\n"),
         (json!({"path": "bom"}), "\u{feff}a\n"),
@@ -179,17 +182,48 @@ async fn a_sparse_file_is_not_read_through() {
 
 #[tokio::test]
 async fn images_are_image_blocks() {
-    let png = b"\x89PNG\r\n\x1a\n and so on";
-    let mut large = png.to_vec();
-    large.resize(5 * 1024 * 1024 + 1, 0);
-    let scratch = Scratch::new().with("picture.txt", png).with("large.png", large);
+    let png = |width: u32, height: u32| {
+        let head = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR";
+        let end = b"\x08\0\0\0\0crc!\0\0\0\0IEND\xaeB`\x82";
+        [&head[..], &width.to_be_bytes(), &height.to_be_bytes(), end].concat()
+    };
+    let sized = |size: usize| {
+        let mut large = png(2, 3);
+        large.resize(size, 0);
+        large
+    };
+    let scratch = Scratch::new()
+        .with("picture.txt", png(8_000, 1))
+        .with("most.png", sized(3_932_160))
+        .with("large.png", sized(3_932_161))
+        .with("wide.png", png(1, 8_001))
+        .with("cut.png", &png(2, 3)[..30])
+        .with("page", "GIF89a is how it begins.\n");
     let output = scratch.read(json!({"path": "picture.txt"})).await.unwrap();
-    let image = Block::image("image/png", BASE64_STANDARD.encode(png));
-    assert_eq!(output.content, [Block::text("picture.txt: image/png, 18 bytes."), image]);
-    let story = scratch.story(json!({"path": "large.png"})).await;
-    let refused = "ERROR large.png is a image/png image of 5,242,881 bytes; at most 5,242,880 can \
-                   be shown. Make a smaller copy and read that.";
-    assert_eq!(story, refused);
+    let image = Block::image("image/png", BASE64_STANDARD.encode(png(8_000, 1)));
+    assert_eq!(output.content, [Block::text("picture.txt: image/png, 8000 x 1, 45 bytes."), image]);
+
+    // What providers accept is measured in base64.
+    let output = scratch.read(json!({"path": "most.png"})).await.unwrap();
+    let Block::Image { data, .. } = &output.content[1] else { panic!("{output:?}") };
+    assert_eq!(data.len(), 5 * 1024 * 1024);
+
+    const REFUSED: &[(&str, &str)] = &[
+        (
+            "large.png",
+            "(image/png) that cannot be shown: it has 3,932,161 bytes, and 3,932,160 are",
+        ),
+        (
+            "wide.png",
+            "(image/png) that cannot be shown: it is 1 x 8001 pixels, and 8000 a side are",
+        ),
+        ("cut.png", "(image/png) that cannot be shown: it is cut short or damaged."),
+        ("page", "(image/gif) that cannot be shown: it is cut short or damaged."),
+    ];
+    for (path, told) in REFUSED {
+        let story = scratch.story(json!({"path": path})).await;
+        assert!(story.starts_with(&format!("ERROR {path} is an image {told}")), "{story}");
+    }
 }
 
 #[tokio::test]
@@ -197,6 +231,7 @@ async fn what_is_no_text_is_named() {
     let scratch = Scratch::new()
         .with("binary", b"\x7fELF\x02\x01\0\0\0")
         .with("utf16", b"\xff\xfeh\0i\0")
+        .with("russian", b"\xcf\xf0\xe8\xe2\xe5\xf2, \xec\xe8\xf0\n".repeat(50))
         .with("controls", b"\x01\x02\x03\x04abc")
         .with("main.rs", "fn main() {}");
     std::fs::create_dir_all(scratch.0.path().join("dir/inner")).unwrap();
@@ -208,6 +243,7 @@ async fn what_is_no_text_is_named() {
     const CASES: &[(&str, &str)] = &[
         ("binary", "ERROR binary is a binary file of 9 bytes, which cannot be shown as text."),
         ("utf16", "ERROR utf16 is a file in UTF-16 of 6 bytes, which cannot be shown as text."),
+        ("russian", "ERROR russian is a file in an unknown encoding of 600 bytes, which cannot"),
         ("controls", "ERROR controls is a binary file of 7 bytes"),
         ("dir", "ERROR dir is a directory. Read one of its files:\nfile\ninner/"),
         ("hollow", "ERROR hollow is a directory, and empty."),
@@ -217,7 +253,11 @@ async fn what_is_no_text_is_named() {
             "mian.rs",
             "ERROR Cannot read mian.rs: No such file or directory (os error 2). Nearest names: ",
         ),
-        ("dangling", "ERROR Cannot read dangling: No such file or directory"),
+        (
+            "dangling",
+            "ERROR Cannot read dangling: No such file or directory (os error 2). It is a symbolic \
+             link to nowhere, which does not exist.",
+        ),
         ("main.rs/x", "ERROR Cannot read main.rs/x: Not a directory"),
         ("", "ERROR  is a directory"),
     ];

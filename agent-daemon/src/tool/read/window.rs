@@ -16,6 +16,9 @@ pub(super) const CHUNK: usize = 256 * 1024;
 /// Lines that are not shown are counted when no more than this has to be read for it.
 const COUNTED_BYTES: u64 = 32 * 1024 * 1024;
 
+/// A short text may have many bytes that are not UTF-8; in a long one they say that all of it is not.
+const MANY: u64 = 100;
+
 /// Bytes to take lines from.
 pub(super) trait Source: BufRead {
     /// Passes a hole of a sparse file, without reading it; the number of bytes passed.
@@ -267,6 +270,10 @@ impl Window {
             text if memchr::memchr(0, text).is_some() => return Some("a binary file"),
             _ => {}
         }
+        let foreign = self.foreign_bytes();
+        if foreign > MANY && foreign * 3 > self.text.len() as u64 {
+            return Some("a file in an unknown encoding");
+        }
         let odd = |byte: &&u8| matches!(byte, 0x01..=0x08 | 0x0e..=0x1a | 0x1c..=0x1f | 0x7f);
         let strange = self.text.iter().filter(odd).count();
         (strange * 10 > self.text.len()).then_some("a binary file")
@@ -289,8 +296,12 @@ impl Window {
             )),
             End::InLine { length } => notices.push(self.long_line(*length, &of_total, named)),
         }
-        if memchr::memmem::find(&self.text, b"\r\n").is_some() {
-            notices.push("[Line ends are CRLF.]".into());
+        let crlf = memchr::memmem::find_iter(&self.text, b"\r\n").count();
+        let others = memchr::memchr_iter(b'\n', &self.text).count() - crlf;
+        match (crlf, others) {
+            (0, _) => {}
+            (_, 0) => notices.push("[Line ends are CRLF.]".into()),
+            _ => notices.push("[Line ends are mixed: some are CRLF, some LF.]".into()),
         }
         let foreign = self.foreign_bytes();
         if foreign > 0 {
