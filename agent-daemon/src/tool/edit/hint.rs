@@ -20,6 +20,11 @@ pub(super) fn nearest_place(original: &[u8], old_text: &str) -> String {
     if with_lf != old_text && memchr::memmem::find(original, with_lf.as_bytes()).is_some() {
         return " It is there with LF where oldText has CRLF.".into();
     }
+    let unended = old_text.strip_suffix('\n').map(|text| text.strip_suffix('\r').unwrap_or(text));
+    if unended.is_some_and(|text| !text.is_empty() && original.ends_with(text.as_bytes())) {
+        return " The file ends there without a line end; leave out the one that ends oldText."
+            .into();
+    }
     let text = String::from_utf8_lossy(original);
     let file: Vec<&str> = text.lines().take(MAX_LINES).collect();
     let wanted: Vec<&str> = old_text.lines().collect();
@@ -123,6 +128,14 @@ mod tests {
         }
         for silent in ["something else entirely", "\n\n\n", " "] {
             assert_eq!(nearest_place(FILE.as_bytes(), silent), "", "{silent:?}");
+        }
+    }
+
+    #[test]
+    fn a_missing_last_line_end_is_told() {
+        for (file, old_text) in [("a\nb", "b\n"), ("a\nb", "a\nb\n"), ("b", "b\r\n")] {
+            let hint = nearest_place(file.as_bytes(), old_text);
+            assert!(hint.starts_with(" The file ends there without a line end"), "{hint}");
         }
     }
 

@@ -28,6 +28,9 @@ mod tests;
 /// A larger file is not held in memory.
 const MAX_FILE: u64 = 64 * 1024 * 1024;
 
+/// So many places are told when all went well.
+const MAX_PLACES: usize = 20;
+
 /// Replaces parts of a file.
 pub(super) struct Edit {
     spec: ToolSpec,
@@ -154,7 +157,14 @@ fn load(target: &Path, named: &str) -> Result<(Vec<u8>, Seen), ToolError> {
             counted(MAX_FILE, "byte"),
         )));
     }
-    Ok((std::fs::read(target).map_err(failed)?, Seen::of(&metadata)))
+    let original = std::fs::read(target).map_err(failed)?;
+    if let [0xff, 0xfe, ..] | [0xfe, 0xff, ..] = original.as_slice() {
+        return Err(ToolError::new(format!(
+            "Cannot edit {named}: it is in UTF-16, and oldText would be looked for in UTF-8. Use \
+             bash (iconv, or a script)."
+        )));
+    }
+    Ok((original, Seen::of(&metadata)))
 }
 
 fn refused(named: &str, original: &[u8], edits: &[Replacement], refusals: &[Refusal]) -> ToolError {
@@ -166,6 +176,9 @@ fn refused(named: &str, original: &[u8], edits: &[Replacement], refusals: &[Refu
         };
         text.push_str(&format!("\n- {refusal}.{hint}"));
     }
+    if refusals.len() == replace::MAX_REFUSALS {
+        text.push_str("\nThe rest of the call was not looked at.");
+    }
     ToolError::new(text)
 }
 
@@ -175,12 +188,16 @@ fn report(
     new: &[u8],
     splices: &[Splice],
 ) -> Result<ToolOutput, ToolError> {
+    let named_places = splices.iter().take(MAX_PLACES);
     let lines: Vec<usize> =
-        splices.iter().map(|splice| replace::line_of(original, splice.range.start)).collect();
+        named_places.map(|splice| replace::line_of(original, splice.range.start)).collect();
     let count = counted(splices.len() as u64, "replacement");
-    let listed = lines.iter().map(usize::to_string).collect::<Vec<_>>().join(", ");
     let noun = if lines.len() == 1 { "line" } else { "lines" };
-    ToolOutput::text(format!("Edited {named}: {count}, at {noun} {listed}.")).with_details(json!({
+    let mut text = format!("Edited {named}: {count}, at {noun} {}", replace::listed(&lines));
+    if splices.len() > lines.len() {
+        text.push_str(" and further down");
+    }
+    ToolOutput::text(text + ".").with_details(json!({
         "path": named,
         "replacements": splices.len(),
         "firstChangedLine": lines.first(),

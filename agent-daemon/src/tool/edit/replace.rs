@@ -56,10 +56,13 @@ pub(super) enum Refusal {
 /// So many places of an ambiguous text are named.
 const MAX_PLACES: usize = 10;
 
+/// So many refusals are enough. Each costs a look through the file, and most often all have one cause.
+pub(super) const MAX_REFUSALS: usize = 10;
+
 /// The places of all replacements, in the order of the file.
 ///
 /// # Errors
-/// All that is wrong with the call.
+/// All that is wrong with the call, or the first [`MAX_REFUSALS`] of it.
 pub(super) fn plan(
     original: &[u8],
     replacements: &[Replacement],
@@ -74,9 +77,13 @@ pub(super) fn plan(
             Ok(splice) => splices.push(splice),
             Err(refusal) => refusals.push(refusal),
         }
+        if refusals.len() == MAX_REFUSALS {
+            return Err(refusals);
+        }
     }
     splices.sort_by_key(|splice| (splice.range.start, splice.index));
-    refusals.extend(splices.windows(2).filter_map(|pair| overlap(original, &pair[0], &pair[1])));
+    let overlaps = splices.windows(2).filter_map(|pair| overlap(original, &pair[0], &pair[1]));
+    refusals.extend(overlaps.take(MAX_REFUSALS - refusals.len()));
     if refusals.is_empty() { Ok(splices) } else { Err(refusals) }
 }
 
@@ -236,7 +243,8 @@ fn times(more: bool, count: usize) -> String {
     }
 }
 
-fn listed(lines: &[usize]) -> String {
+/// Some numbers of lines, in words.
+pub(super) fn listed(lines: &[usize]) -> String {
     lines.iter().map(usize::to_string).collect::<Vec<_>>().join(", ")
 }
 
@@ -345,6 +353,8 @@ mod tests {
             let refusal = edited(original.as_bytes(), pairs).unwrap_err();
             assert!(refusal.contains(told), "{original:?} {pairs:?}: {refusal}");
         }
+        let pairs = vec![("b", "x"); 50];
+        assert_eq!(edited(b"a", &pairs).unwrap_err().lines().count(), MAX_REFUSALS);
         let many = "a\n".repeat(50);
         let refusal = edited(many.as_bytes(), &[("a", "x")]).unwrap_err();
         assert!(refusal.contains("more than 10 times, at lines 1, 2, 3, 4, 5, 6, 7, 8, 9, 10;"));

@@ -56,6 +56,7 @@ async fn a_refused_edit_changes_nothing() {
     let scratch = tempfile::tempdir().unwrap();
     let root = scratch.path();
     std::fs::write(root.join("a"), "one\ntwo\n").unwrap();
+    std::fs::write(root.join("utf16"), b"\xff\xfeh\0i\0").unwrap();
     std::fs::create_dir(root.join("dir")).unwrap();
     symlink("/etc/hosts", root.join("out")).unwrap();
     type Case = (&'static str, &'static [(&'static str, &'static str)], &'static str);
@@ -72,6 +73,13 @@ async fn a_refused_edit_changes_nothing() {
             &[("x", "y")],
             "ERROR Cannot edit b: No such file or directory (os error 2). Nearest names:",
         ),
+        (
+            "a",
+            &[("x", "y"); 11],
+            "- edits[9].oldText is not in the file.\nThe rest of the call was",
+        ),
+        // A single byte would fit, and what comes in its place spoil the file.
+        ("utf16", &[("h", "xy")], "ERROR Cannot edit utf16: it is in UTF-16"),
         ("dir", &[("x", "y")], "ERROR Cannot edit dir: it is not a regular file."),
         ("out", &[("localhost", "y")], "which leads to /etc/hosts) was not written: it is outside"),
     ];
@@ -80,7 +88,7 @@ async fn a_refused_edit_changes_nothing() {
         assert!(story.contains(told), "{path} {edits:?}: {story}");
         assert_eq!(std::fs::read_to_string(root.join("a")).unwrap(), "one\ntwo\n");
     }
-    assert_eq!(std::fs::read_dir(root).unwrap().count(), 3, "no temporary file is left");
+    assert_eq!(std::fs::read_dir(root).unwrap().count(), 4, "no temporary file is left");
 }
 
 #[tokio::test]
@@ -95,6 +103,17 @@ async fn a_symlink_is_followed_and_the_mode_stays() {
     assert!(scratch.path().join("link").is_symlink());
     assert_eq!(real.metadata().unwrap().permissions().mode() & 0o777, 0o750);
     assert_eq!(std::fs::read_to_string(&real).unwrap(), "#!/bin/sh\nnew\n");
+}
+
+#[tokio::test]
+async fn of_many_places_some_are_told() {
+    let scratch = tempfile::tempdir().unwrap();
+    let names: Vec<String> = (0..1_000).map(|at| format!("<{at}>")).collect();
+    std::fs::write(scratch.path().join("a"), names.join("\n")).unwrap();
+    let edits: Vec<(&str, &str)> = names.iter().map(|name| (name.as_str(), "done")).collect();
+    let told = story(scratch.path(), "a", &edits).await;
+    assert!(told.starts_with("Edited a: 1,000 replacements, at lines 1, 2, 3, 4,"), "{told}");
+    assert!(told.ends_with(" 19, 20 and further down."), "{told}");
 }
 
 /// A peer let two edits of one batch read the same original, and lost the first.
