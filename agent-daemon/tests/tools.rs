@@ -280,6 +280,7 @@ fn clean_start() {
             assert_eq!(scratch.story(command).await, inherited, "{command}");
         }
         assert_eq!(scratch.story("readlink /proc/self/fd/0").await, "/dev/null\n");
+        assert_eq!(scratch.story("$GIT_EDITOR a-message && echo edited").await, "edited\n");
     });
 }
 

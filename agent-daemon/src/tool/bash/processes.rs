@@ -240,6 +240,9 @@ impl Drop for Grouped {
 
 fn prepared(mut program: Command, launch: &Launch<'_>) -> Command {
     program.current_dir(launch.directory);
+    // Git would open an editor, without a terminal, and wait for it for ever. This one accepts what
+    // git proposes at once.
+    program.env("GIT_EDITOR", "true");
     for variable in &launch.hidden {
         program.env_remove(variable);
     }
