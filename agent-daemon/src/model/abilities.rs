@@ -36,8 +36,18 @@ pub(super) fn thinks_adaptively(id: &str) -> bool {
     claude_version(id).is_some_and(|version| version >= (4, 6)) || id.starts_with("claude-mythos")
 }
 
+/// The largest picture, in bytes of base64, that a model takes over Anthropic's API. A larger one
+/// would be refused again with every request that still holds it.
+pub(super) fn largest_picture(id: &str) -> usize {
+    if is_claude(id) { 5 * 1024 * 1024 } else { usize::MAX }
+}
+
 /// Whether a model proves its thoughts, and takes back none without proof.
 pub(super) fn proves_thoughts(id: &str) -> bool {
+    is_claude(id)
+}
+
+fn is_claude(id: &str) -> bool {
     id.to_lowercase().contains("claude")
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Owns: what every provider refuses or misunderstands: thoughts of other models, ids and names of
 //! foreign shape or used twice, arguments that are no object, empty messages, remains of unfinished
-//! answers, pictures for a model that sees none. Pure.
+//! answers, pictures that a model cannot see. Pure.
 //! Never: knows a wire format; changes the transcript. The same transcript always comes out the
 //! same, and a longer one begins with what the shorter one gave, so that providers' caches hold.
 
@@ -49,17 +49,24 @@ pub(super) enum Said<'a> {
 /// Stands where a picture was that this model cannot see.
 const UNSEEN: &str = "(a picture, left out since this model takes none)";
 
+/// Stands where a picture was that is too large for this model.
+const TOO_LARGE: &str = "(a picture, left out since it is too large for this model)";
+
 /// Both OpenAI and Anthropic take ids and names of this length.
 const LONGEST_ID: usize = 64;
 
-/// What the model `PROVIDER/ID` may be sent.
-pub(super) fn history<'a>(messages: &'a Transcript, model: &str, images: bool) -> Vec<Turn<'a>> {
+/// What the model `PROVIDER/ID` may be sent, with pictures of at most so many bytes of base64.
+pub(super) fn history<'a>(
+    messages: &'a Transcript,
+    model: &str,
+    largest_picture: usize,
+) -> Vec<Turn<'a>> {
     let mut ids = CallIds::default();
     let mut turns = Vec::with_capacity(messages.len());
     for message in messages.iter() {
         match &**message {
             Message::User(user) => {
-                let parts = parts(&user.content, images);
+                let parts = parts(&user.content, largest_picture);
                 if !parts.is_empty() {
                     turns.push(Turn::User(parts));
                 }
@@ -73,7 +80,7 @@ pub(super) fn history<'a>(messages: &'a Transcript, model: &str, images: bool) -
             Message::ToolResult(result) => turns.push(Turn::ToolResult {
                 call_id: ids.of_result(&result.tool_call_id),
                 tool: allowed(&result.tool_name, "unknown"),
-                content: parts(&result.content, images),
+                content: parts(&result.content, largest_picture),
                 is_error: result.is_error,
             }),
         }
@@ -81,16 +88,19 @@ pub(super) fn history<'a>(messages: &'a Transcript, model: &str, images: bool) -
     turns
 }
 
-fn parts(content: &[Block], images: bool) -> Vec<Part<'_>> {
-    content.iter().filter_map(|block| part(block, images)).collect()
+fn parts(content: &[Block], largest_picture: usize) -> Vec<Part<'_>> {
+    content.iter().filter_map(|block| part(block, largest_picture)).collect()
 }
 
-fn part(block: &Block, images: bool) -> Option<Part<'_>> {
+fn part(block: &Block, largest_picture: usize) -> Option<Part<'_>> {
     match block {
         Block::Text { text } if text.trim().is_empty() => None,
         Block::Text { text } => Some(Part::Text(text.into())),
-        Block::Image { mime_type, data } if images => Some(Part::Image { mime_type, data }),
-        Block::Image { .. } => Some(Part::Text(UNSEEN.into())),
+        Block::Image { mime_type, data } if data.len() <= largest_picture => {
+            Some(Part::Image { mime_type, data })
+        }
+        Block::Image { .. } if largest_picture == 0 => Some(Part::Text(UNSEEN.into())),
+        Block::Image { .. } => Some(Part::Text(TOO_LARGE.into())),
         Block::Thinking { .. } | Block::ToolCall(_) => None,
     }
 }
@@ -178,9 +188,9 @@ mod tests {
     use crate::model::test_transcripts::{assistant, call, image, result, text, thinking, user};
 
     /// One line per turn.
-    fn story(transcript: &Transcript, model: &str, images: bool) -> String {
+    fn story(transcript: &Transcript, model: &str, largest_picture: usize) -> String {
         let mut story = String::new();
-        for turn in history(transcript, model, images) {
+        for turn in history(transcript, model, largest_picture) {
             story += &match turn {
                 Turn::User(parts) => format!("user {}\n", shown(&parts)),
                 Turn::Assistant(said) => format!("assistant {said:?}\n"),
@@ -211,10 +221,10 @@ mod tests {
             assistant("a/x", StopReason::Stop, [thinking("hm", Some("sig")), text("hello")]),
         ]);
         assert_eq!(
-            story(&transcript, "a/x", false),
+            story(&transcript, "a/x", 0),
             "user hi\nassistant [Thinking { thinking: \"hm\", signature: Some(\"sig\") }, Text(\"hello\")]\n"
         );
-        assert_eq!(story(&transcript, "b/x", false), "user hi\nassistant [Text(\"hello\")]\n");
+        assert_eq!(story(&transcript, "b/x", 0), "user hi\nassistant [Text(\"hello\")]\n");
     }
 
     #[test]
@@ -228,7 +238,7 @@ mod tests {
                 assistant("a/x", StopReason::Length, [thinking("hm", Some("sig"))]),
                 user([text("")]),
             ]);
-            assert_eq!(story(&transcript, "a/x", false), "assistant [Text(\"hel\")]\n");
+            assert_eq!(story(&transcript, "a/x", 0), "assistant [Text(\"hel\")]\n");
         }
     }
 
@@ -252,7 +262,7 @@ mod tests {
             result(&long, "b", [text("4")]),
         ]);
         let (x64, x62) = ("x".repeat(64), "x".repeat(62));
-        let results: Vec<_> = story(&transcript, "a/x", false)
+        let results: Vec<_> = story(&transcript, "a/x", 0)
             .lines()
             .filter(|line| line.starts_with("result"))
             .map(str::to_owned)
@@ -265,7 +275,7 @@ mod tests {
         ];
         assert_eq!(results, expected);
         let mut ids = HashSet::new();
-        for turn in history(&transcript, "a/x", false) {
+        for turn in history(&transcript, "a/x", 0) {
             if let Turn::Assistant(said) = turn {
                 for piece in said {
                     if let Said::Call { id, name, .. } = piece {
@@ -283,7 +293,7 @@ mod tests {
         for broken in ["\"{\\\"comm\"", "[1]", "null"] {
             let transcript =
                 transcript([assistant("a/x", StopReason::Length, [call("1", "bash", broken)])]);
-            let turns = history(&transcript, "a/x", false);
+            let turns = history(&transcript, "a/x", 0);
             let Turn::Assistant(said) = &turns[0] else { panic!("{turns:?}") };
             let Said::Call { arguments, .. } = &said[0] else { panic!("{said:?}") };
             assert_eq!(arguments.to_string(), "{}");
@@ -294,12 +304,16 @@ mod tests {
     fn pictures_are_sent_or_named() {
         let transcript = transcript([user([text("see"), image()]), result("1", "read", [image()])]);
         assert_eq!(
-            story(&transcript, "a/x", true),
+            story(&transcript, "a/x", 4),
             "user see | <image/png aW1n>\nresult 1 read <image/png aW1n> false\n"
         );
         assert_eq!(
-            story(&transcript, "a/x", false),
+            story(&transcript, "a/x", 0),
             format!("user see | {UNSEEN}\nresult 1 read {UNSEEN} false\n")
+        );
+        assert_eq!(
+            story(&transcript, "a/x", 3),
+            format!("user see | {TOO_LARGE}\nresult 1 read {TOO_LARGE} false\n")
         );
     }
 }

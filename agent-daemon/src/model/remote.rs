@@ -13,6 +13,7 @@ use serde_json::Value;
 
 use super::{
     Api, ModelConfig,
+    abilities::largest_picture,
     answer_stream::{AnswerStream, Progress},
     anthropic_messages,
     failure::Asked,
@@ -83,23 +84,40 @@ impl RemoteModel {
         }
     }
 
+    /// The largest picture that it takes, in bytes of base64; 0 if it takes none.
+    pub(super) fn largest_picture(&self) -> usize {
+        match self.provider.api {
+            _ if !self.config.images => 0,
+            Api::AnthropicMessages => largest_picture(&self.config.id),
+            Api::OpenaiCompletions | Api::OpenaiResponses => usize::MAX,
+        }
+    }
+
     /// Only those of the newest message: older ones are left out with a note, so that a
-    /// conversation can go on with a model that sees nothing.
+    /// conversation can go on with a model that cannot see them.
     fn refuse_unseen_pictures(&self, request: &ModelRequest) -> Result<(), ModelError> {
         let newest = request.messages.iter().rev().find_map(|message| match &**message {
             Message::User(user) => Some(&user.content),
             _ => None,
         });
-        let pictures =
-            newest.into_iter().flatten().any(|block| matches!(block, Block::Image { .. }));
-        if !pictures || self.config.images {
-            return Ok(());
-        }
-        let message = format!(
-            "{} takes no pictures, so nothing was sent. Leave the picture out, choose another \
-             model, or set `images = true` for it in [providers.{}] if it does.",
-            self.name, self.provider.name,
-        );
+        let size = |block: &Block| match block {
+            Block::Image { data, .. } => data.len(),
+            _ => 0,
+        };
+        let largest = newest.into_iter().flatten().map(size).max().unwrap_or(0);
+        let message = match self.largest_picture() {
+            limit if largest <= limit => return Ok(()),
+            0 => format!(
+                "{} takes no pictures, so nothing was sent. Leave the picture out, choose another \
+                 model, or set `images = true` for it in [providers.{}] if it does.",
+                self.name, self.provider.name,
+            ),
+            limit => format!(
+                "{} takes no pictures of more than {limit} bytes of base64, and one has {largest}, \
+                 so nothing was sent. Make it smaller, or choose another model.",
+                self.name,
+            ),
+        };
         Err(ModelError::new(ModelErrorKind::Unsupported, message))
     }
 

@@ -5,7 +5,7 @@
 use std::{sync::Arc, time::Duration};
 
 use agent_core::{
-    Agent, AgentOptions, EndReason, EventKind, Model, ModelRequest, Subscription, collect,
+    Agent, AgentOptions, Block, EndReason, EventKind, Model, ModelRequest, Subscription, collect,
 };
 use futures_util::FutureExt;
 use rustls::pki_types::PrivatePkcs8KeyDer;
@@ -587,6 +587,28 @@ async fn pictures_for_a_model_that_sees_none_are_refused_before_anything_is_sent
     let ((_, end), sent) = tokio::join!(collect(&model, older), server.answer(bytes.as_bytes()));
     end.unwrap();
     assert!(sent.contains("left out") && !sent.contains("aW1n"), "{sent}");
+}
+
+#[tokio::test]
+async fn pictures_too_large_for_a_model_are_refused_before_anything_is_sent() {
+    let server = Server::start().await;
+    let sees = ModelConfig { images: true, ..ModelConfig::default() };
+    let mut model = model_at(Api::AnthropicMessages, &server.address, sees);
+    let ask = || request([user([Block::image("image/png", "A".repeat(6_000_000))])]);
+    model.config.id = "claude-opus-5".to_owned();
+    let error = collect(&model, ask()).await.1.unwrap_err();
+    assert_eq!(
+        format!("{:?}: {}", error.kind, error.message),
+        "Unsupported: p/m takes no pictures of more than 5242880 bytes of base64, and one has \
+         6000000, so nothing was sent. Make it smaller, or choose another model."
+    );
+    assert!(server.listener.accept().now_or_never().is_none());
+    // Other servers have no such limit.
+    model.config.id = "gemma".to_owned();
+    tokio::select! {
+        (_, end) = collect(&model, ask()) => panic!("{end:?}"),
+        accepted = server.listener.accept() => drop(accepted.unwrap()),
+    }
 }
 
 #[test]

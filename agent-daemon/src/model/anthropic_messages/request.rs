@@ -21,7 +21,7 @@ const LEFT_FOR_ANSWER: u64 = 1024;
 
 /// The body of a request.
 pub(in crate::model) fn body(model: &RemoteModel, request: &ModelRequest) -> Value {
-    let turns = history(&request.messages, &model.name, model.config.images);
+    let turns = history(&request.messages, &model.name, model.largest_picture());
     let limit = model.config.max_output_tokens;
     let limit = limit.unwrap_or_else(|| presumed_output_limit(&model.config.id));
     let mut body = json!({

@@ -17,7 +17,7 @@ pub(super) const REASONING_FIELDS: [&str; 2] = ["reasoning_content", "reasoning"
 
 /// The body of a request.
 pub(in crate::model) fn body(model: &RemoteModel, request: &ModelRequest) -> Value {
-    let turns = history(&request.messages, &model.name, model.config.images);
+    let turns = history(&request.messages, &model.name, model.largest_picture());
     let dialect = Dialect::of(model);
     let mut body = json!({
         "model": model.config.id,

@@ -11,7 +11,7 @@ use crate::model::{
 
 /// The body of a request.
 pub(in crate::model) fn body(model: &RemoteModel, request: &ModelRequest) -> Value {
-    let turns = history(&request.messages, &model.name, model.config.images);
+    let turns = history(&request.messages, &model.name, model.largest_picture());
     let mut body = json!({
         "model": model.config.id,
         "stream": true,
