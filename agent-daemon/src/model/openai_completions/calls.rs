@@ -43,6 +43,11 @@ impl Calls {
         self.calls.is_empty()
     }
 
+    /// The ids as they came, by place.
+    pub(super) fn ids(&self) -> Vec<&str> {
+        self.calls.iter().map(|call| call.id.as_str()).collect()
+    }
+
     /// Takes one entry of `tool_calls`; `next_block` numbers a block that begins. Tells the place
     /// of the call that it belongs to.
     pub(super) fn piece(

@@ -144,7 +144,7 @@ impl CompletionsDecoder {
     }
 
     fn prove(&mut self, events: &mut Vec<ModelEvent>) {
-        if let Some(signature) = self.proofs.signature() {
+        if let Some(signature) = self.proofs.signature(&self.calls.ids()) {
             let index = *self.proofs_block.get_or_insert_with(|| {
                 self.blocks += 1;
                 self.blocks - 1

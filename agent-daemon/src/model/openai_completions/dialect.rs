@@ -39,7 +39,7 @@ impl Dialect {
             limit_field: if is_openai { "max_completion_tokens" } else { "max_tokens" },
             reasoning_everywhere: wants_every_thought(&model.config.id),
             signed_calls: host == "generativelanguage.googleapis.com" && !is_of(&OLDER_GEMINIS),
-            mistral: host == "api.mistral.ai" || is_of(&["mistral", "ministral", "devstral"]),
+            mistral: host == "api.mistral.ai" || is_of(&MISTRALS),
             asks_for_cache: host == "openrouter.ai" && id.starts_with("anthropic/"),
         }
     }
@@ -64,6 +64,8 @@ impl Dialect {
 
 /// The length of every call's id at Mistral.
 const MISTRAL_ID: usize = 9;
+
+const MISTRALS: [&str; 5] = ["istral", "devstral", "codestral", "mixtral", "pixtral"];
 
 const OLDER_GEMINIS: [&str; 2] = ["gemini-1", "gemini-2"];
 
@@ -108,6 +110,7 @@ mod tests {
             (GOOGLE, "gemini-3-pro-preview", "max_tokens signatures"),
             (GOOGLE, "models/gemini-2.5-flash", "max_tokens"),
             ("https://api.mistral.ai/v1", "codestral-latest", "max_tokens mistral"),
+            ("http://127.0.0.1:8080/v1", "Magistral-Small", "max_tokens mistral"),
             ("http://127.0.0.1:8080/v1", "Devstral-Small-2.gguf", "max_tokens mistral"),
         ] {
             assert_eq!(told(url, id), expected, "{id} at {url}");

@@ -18,6 +18,10 @@ use crate::model::failure::StreamFailure;
 pub(super) struct Proofs {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     reasoning_details: Vec<Map<String, Value>>,
+    /// The details that belong to a call, which they name by its id, and its place: the id may be
+    /// another one in the request.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    details_of_calls: BTreeMap<usize, usize>,
     /// By the call's place among the answer's calls.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     extra_content: BTreeMap<usize, Value>,
@@ -38,7 +42,15 @@ impl Proofs {
         serde_json::from_str(signature).ok()
     }
 
-    pub(super) fn signature(&self) -> Option<String> {
+    /// What all of them are kept as, with the ids of the answer's calls; none if there are none.
+    pub(super) fn signature(&mut self, call_ids: &[&str]) -> Option<String> {
+        let place = |detail: &Map<String, Value>| {
+            let id = detail.get("id")?.as_str()?;
+            call_ids.iter().position(|call| *call == id)
+        };
+        let places = self.reasoning_details.iter().enumerate();
+        self.details_of_calls =
+            places.filter_map(|(number, detail)| Some((number, place(detail)?))).collect();
         let is_empty = self.reasoning_details.is_empty() && self.extra_content.is_empty();
         (!is_empty).then(|| serde_json::json!(self).to_string())
     }
@@ -72,7 +84,13 @@ impl Proofs {
     }
 
     /// Puts everything where it came from.
-    pub(super) fn write(self, message: &mut Value) {
+    pub(super) fn write(mut self, message: &mut Value) {
+        for (number, place) in &self.details_of_calls {
+            let id = message.pointer(&format!("/tool_calls/{place}/id"));
+            if let (Some(detail), Some(id)) = (self.reasoning_details.get_mut(*number), id) {
+                detail.insert("id".to_owned(), id.clone());
+            }
+        }
         if !self.reasoning_details.is_empty() {
             message["reasoning_details"] = serde_json::json!(self.reasoning_details);
         }
@@ -120,9 +138,19 @@ mod tests {
 
     use super::*;
 
-    fn written(proofs: &Proofs, mut message: Value) -> Value {
-        Proofs::of_signature(&proofs.signature().unwrap()).unwrap().write(&mut message);
+    fn written(proofs: &mut Proofs, mut message: Value) -> Value {
+        let signature = proofs.signature(&["a", "b"]).unwrap();
+        Proofs::of_signature(&signature).unwrap().write(&mut message);
         message
+    }
+
+    #[test]
+    fn a_detail_follows_its_call_to_another_id() {
+        let mut proofs = Proofs::default();
+        let sealed = |id: &str| json!({"type": "reasoning.encrypted", "data": "x", "id": id});
+        proofs.add_details(&[sealed("none"), sealed("b")]).unwrap();
+        let written = written(&mut proofs, json!({"tool_calls": [{"id": "a_2"}, {"id": "b_2"}]}));
+        assert_eq!(written["reasoning_details"], json!([sealed("none"), sealed("b_2")]));
     }
 
     #[test]
@@ -144,7 +172,7 @@ mod tests {
             {"type":"reasoning.encrypted","data":"a","id":"1","index":2},
             {"type":"reasoning.encrypted","data":"b","id":"2","index":2},
         ]});
-        assert_eq!(written(&proofs, json!({"content": "x"})), expected);
+        assert_eq!(written(&mut proofs, json!({"content": "x"})), expected);
     }
 
     #[test]
@@ -154,12 +182,15 @@ mod tests {
         proofs.add_extra(1, &extra).unwrap();
         proofs.add_extra(5, &extra).unwrap();
         let expected = json!({"tool_calls": [{"id": "a"}, {"id": "b", "extra_content": extra}]});
-        assert_eq!(written(&proofs, json!({"tool_calls": [{"id": "a"}, {"id": "b"}]})), expected);
+        assert_eq!(
+            written(&mut proofs, json!({"tool_calls": [{"id": "a"}, {"id": "b"}]})),
+            expected
+        );
     }
 
     #[test]
     fn other_signatures_are_none_of_these() {
-        assert_eq!(Proofs::default().signature(), None);
+        assert_eq!(Proofs::default().signature(&[]), None);
         for signature in ["", "reasoning", "{\"type\":\"reasoning\"}"] {
             assert_eq!(Proofs::of_signature(signature), None, "{signature}");
         }
