@@ -40,6 +40,7 @@ const TESTS: &[Test] = &[
     ("whatever_escapes_its_group_ends_too", escapes, true),
     ("a_detached_writer_does_not_hold_up_an_abort", detached_writer, true),
     ("a_crowd_ends_as_one", crowd, true),
+    ("a_stopped_supervisor_is_no_way_out", stopped_supervisor, true),
     ("killing_the_supervisor_kills_the_command", killed_supervisor, true),
     ("there_is_no_terminal", no_terminal, true),
     ("a_killed_host_leaves_nothing", killed_host, true),
@@ -503,6 +504,20 @@ fn crowd() {
     assert_gone(&marker, Duration::ZERO);
 }
 
+fn stopped_supervisor() {
+    let scratch = Scratch::new();
+    let marker = marker();
+    let command = format!("sleep {marker} & echo a; kill -STOP $PPID; sleep {marker}");
+    let arguments = json!({ "command": command, "timeout": 0.2 });
+    let told = told(&block_on(scratch.call(arguments, CancelSignal::never())));
+    assert_eq!(told, "ERROR a\n\n[The command was ended after 0.2 seconds, its time limit.]");
+    assert_gone(&marker, Duration::ZERO);
+    // Dropped, too.
+    let call = scratch.call(json!({ "command": command }), CancelSignal::never());
+    block_on(async { tokio::time::timeout(Duration::from_millis(200), call).await }).unwrap_err();
+    assert_gone(&marker, Duration::from_secs(5));
+}
+
 fn killed_supervisor() {
     let scratch = Scratch::new();
     let marker = marker();
@@ -559,11 +574,16 @@ fn wait_for(lines: &mut impl BufRead, word: &str) {
 
 fn killed_host() {
     let marker = marker();
-    let command = format!(
-        "trap '' TERM HUP INT; set -m; sleep {marker} >/dev/null & (sleep {marker} &) ; \
-         setsid sleep {marker} >/dev/null & sleep {marker} | cat & sleep 0.1; echo begun; sleep {marker}"
-    );
-    for whole_group in [false, true] {
+    let command = |then: &str| {
+        format!(
+            "trap '' TERM HUP INT; set -m; sleep {marker} >/dev/null & (sleep {marker} &) ; \
+             setsid sleep {marker} >/dev/null & sleep {marker} | cat & sleep 0.1; {then} echo begun; \
+             sleep {marker}"
+        )
+    };
+    let stop_supervisor = if cfg!(target_os = "linux") { "kill -STOP $PPID;" } else { "" };
+    for (then, whole_group) in [("", false), ("", true), (stop_supervisor, false)] {
+        let command = command(then);
         let (mut host, mut lines) = host_of(&command);
         wait_for(&mut lines, "begun");
         // The host's own command line has it too.

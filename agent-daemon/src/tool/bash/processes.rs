@@ -170,18 +170,28 @@ impl Supervised {
     }
 
     async fn terminate(&mut self) {
+        self.wake();
         if let Some(control) = &mut self.control {
             let _ = control.write_all(&[supervisor::TERMINATE]).await;
         }
     }
 
     fn kill(&mut self) {
+        self.wake();
         self.control = None;
+    }
+
+    /// A command can stop its supervisor, which then would not hear what it is told.
+    fn wake(&self) {
+        if self.supervisor.id().is_some() {
+            let _ = rustix::process::kill_process(self.session, Signal::CONT);
+        }
     }
 }
 
 impl Drop for Supervised {
     fn drop(&mut self) {
+        self.wake();
         // If the supervisor lives, it does more: the control pipe is closed by this drop.
         if !self.gone && !matches!(self.supervisor.try_wait(), Ok(None)) {
             process_tree::kill_session(self.session);

@@ -77,6 +77,7 @@ fn supervise() -> i32 {
     // the command has no terminal to ask for passwords.
     let _ = rustix::process::setsid();
     collect_orphans();
+    wake_when_orphaned();
     let _ = ignore_signals();
     let mut control = io::BufReader::new(io::stdin());
     let leader = match read_request(&mut control).and_then(|request| start(&request)) {
@@ -110,6 +111,12 @@ impl Drop for LastResort {
 fn collect_orphans() {
     #[cfg(target_os = "linux")]
     let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
+}
+
+/// Should the command have stopped us, we must still see it when the daemon is killed.
+fn wake_when_orphaned() {
+    #[cfg(target_os = "linux")]
+    let _ = rustix::process::set_parent_process_death_signal(Some(Signal::CONT));
 }
 
 /// Takes the signals that ask a process to end, and does nothing. A service's stop sends them to
