@@ -43,7 +43,7 @@ pub(super) enum WriteError {
     ReadOnly { mode: rustix::fs::RawMode },
     #[error("it was changed by something else meanwhile; read it again")]
     Changed,
-    #[error("{step}: {source}")]
+    #[error("{step} failed: {source}")]
     Io { step: &'static str, source: io::Error },
 }
 
@@ -93,7 +93,7 @@ pub(super) fn replace(
     if stop() {
         return Ok(Outcome::Stopped);
     }
-    let (directory, made) = Directory::reach(path).map_err(failed("its directory"))?;
+    let (directory, made) = Directory::reach(path).map_err(failed("reaching its directory"))?;
     let old = existing(&directory, name)?;
     let Some(temporary) = fill(&directory, target, content, old.as_ref(), stop)? else {
         return Ok(Outcome::Stopped);
@@ -104,7 +104,7 @@ pub(super) fn replace(
     if stop() {
         return Ok(Outcome::Stopped);
     }
-    temporary.rename(name).map_err(failed("the last step, renaming"))?;
+    temporary.rename(name).map_err(failed("the last step, a rename,"))?;
     made.keep();
     // The content is safe already; without this a power cut could bring the old name back.
     let _ = directory.sync();
@@ -345,7 +345,10 @@ mod tests {
         assert!(refused(&target, Some(&other)).contains("changed by something else"));
         assert_eq!(refused(scratch.path(), None), "it is a directory");
         assert_eq!(refused(Path::new("/dev/null"), None), "it is a device, socket or pipe");
-        assert!(refused(&target.join("below"), None).contains("Not a directory"));
+        assert!(
+            refused(&target.join("below"), None)
+                .starts_with("reaching its directory failed: Not a directory")
+        );
         assert_eq!(contents(scratch.path()), [format!("{} 3", target.display())]);
 
         if !rustix::process::geteuid().is_root() {
