@@ -78,7 +78,8 @@ impl Workspace {
         if path.is_empty() {
             return Err(ToolError::new("The path is empty; give the path of a file."));
         }
-        if path.ends_with('/') {
+        // The components of a path forget what its end says.
+        if path.ends_with('/') || path.ends_with("/.") {
             return Err(ToolError::new(format!(
                 "{path} names a directory; give the path of a file."
             )));
@@ -192,6 +193,7 @@ mod tests {
             (confined, "~/a.txt", NO),
             (confined, "", NO),
             (confined, "in/", NO),
+            (confined, "in/a.txt/.", NO),
             (opened, "out/a.txt", YES),
             (opened, "../elsewhere/a.txt", YES),
             (opened, "../a.txt", NO),
