@@ -1,7 +1,7 @@
 //! Replacing a file's content as a whole.
 //!
-//! Owns: the temporary file beside the target and the rename that makes it the target; what the new
-//! file keeps of the old one; taking back what was made when the work is stopped.
+//! Owns: the order of the steps, up to the rename that makes a temporary file the target; what the
+//! new file keeps of the old one; stopping in between.
 //! Never: leaves half a file, or says something else than what happened. The rename is the one
 //! moment that counts: before it nothing was written, after it everything was. (Its price: another
 //! hard link to the same file goes on having the old content.)
