@@ -18,6 +18,7 @@
 use std::{
     fmt::Display,
     io::{self, BufRead, Read, Write},
+    ops::RangeInclusive,
     os::{fd::AsFd, unix::process::CommandExt},
     path::PathBuf,
     process::{Command, Stdio},
@@ -78,7 +79,7 @@ fn supervise() -> i32 {
     let _ = rustix::process::setsid();
     collect_orphans();
     wake_when_orphaned();
-    let _ = ignore_signals();
+    let _ = take_signals();
     let mut control = io::BufReader::new(io::stdin());
     let leader = match read_request(&mut control).and_then(|request| start(&request)) {
         Ok(leader) => leader,
@@ -119,19 +120,22 @@ fn wake_when_orphaned() {
     let _ = rustix::process::set_parent_process_death_signal(Some(Signal::CONT));
 }
 
-/// Takes the signals that ask a process to end, and does nothing. A service's stop sends them to
-/// every process; the daemon then tells us what to do. They are caught, not ignored, since a
-/// command would inherit that.
-fn ignore_signals() -> io::Result<()> {
+/// Takes every signal that can be taken, and does nothing. A service's stop sends some to every
+/// process; the daemon then tells us what to do. They are caught, not ignored, since a command would
+/// inherit that; so it does not inherit what whoever started the daemon has ignored either.
+fn take_signals() -> io::Result<()> {
     use tokio::signal::unix::{SignalKind, signal};
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
     let _inside = runtime.enter();
-    for kind in [SignalKind::terminate(), SignalKind::interrupt(), SignalKind::hangup()] {
-        // The handler stays when its stream goes.
-        drop(signal(kind)?);
+    for kind in STANDARD_SIGNALS {
+        // The handler stays when its stream goes. Those that are only for the system are refused.
+        drop(signal(SignalKind::from_raw(kind)));
     }
     Ok(())
 }
+
+/// All but those for real-time programs.
+const STANDARD_SIGNALS: RangeInclusive<i32> = 1..=31;
 
 fn read_request(control: &mut impl BufRead) -> io::Result<Request> {
     let mut line = Vec::new();
