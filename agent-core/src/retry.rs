@@ -49,7 +49,7 @@ impl RetryPolicy {
             return RetryDecision::GiveUp(format!(
                 "{}; the provider asks to wait {} s, which is longer than the {} s allowed here: \
                  try again after that",
-                error.message,
+                error.message.trim_end_matches('.'),
                 asked.as_secs_f64().ceil(),
                 self.max_delay.as_secs_f64(),
             ));
