@@ -110,6 +110,18 @@ pub fn default_prompt(directory: &Path, tools: &[impl AsRef<str>]) -> String {
     )
 }
 
+/// A system prompt that begins with the default one for some tools, for other tools. None if it begins
+/// otherwise: then somebody chose it.
+pub fn for_other_tools(
+    prompt: &str,
+    directory: &Path,
+    tools: &[impl AsRef<str>],
+    others: &[impl AsRef<str>],
+) -> Option<String> {
+    let rest = prompt.strip_prefix(default_prompt(directory, tools).trim_end())?;
+    Some(default_prompt(directory, others).trim_end().to_owned() + rest)
+}
+
 /// A system prompt with the instructions of the project below it.
 pub fn with_instructions(prompt: &str, instructions: &[Instructions]) -> String {
     if instructions.is_empty() {

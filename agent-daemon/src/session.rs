@@ -17,6 +17,7 @@ use crate::{
     error::RpcError,
     fanout::{EventLog, LogLimits},
     idempotency::Idempotency,
+    instructions::for_other_tools,
     model::{ModelCatalog, ModelUnavailable},
     protocol::{ContinueResult, QueueResult, SetConfigParams},
 };
@@ -127,7 +128,8 @@ impl Session {
         self.lock().closed.is_none()
     }
 
-    /// Looks up what a change names.
+    /// Looks up what a change names. The default system prompt names the tools, so it changes with
+    /// them.
     ///
     /// # Errors
     /// A model that cannot be used, or a tool that the session may not have.
@@ -136,7 +138,13 @@ impl Session {
         params: &SetConfigParams,
         catalog: &ModelCatalog,
     ) -> Result<SettingsChange, RpcError> {
-        resolve(params, catalog, &self.tools)
+        let mut change = resolve(params, catalog, &self.tools)?;
+        if let (Some(names), None) = (&params.tools, &change.system_prompt) {
+            let config = &self.agent.snapshot().state.config;
+            let prompt = for_other_tools(&config.system_prompt, &self.cwd, &config.tools, names);
+            change.system_prompt = prompt.map(Into::into);
+        }
+        Ok(change)
     }
 
     fn intake(&self) -> Result<MutexGuard<'_, Intake>, RpcError> {

@@ -100,6 +100,29 @@ async fn settings_change_together_or_not_at_all() {
 }
 
 #[tokio::test]
+async fn the_default_prompt_names_the_tools_that_there_are() {
+    let daemon = InMemory::new(says(0));
+    let mut peer = daemon.connect();
+    std::fs::write(daemon.directory().join("AGENTS.md"), "Use tabs.").unwrap();
+    peer.ask("createSession", json!({ "sessionId": "s" })).await;
+    for (change, expected, instructed) in [
+        (json!({ "tools": ["read"] }), "Your tools: read.\n", true),
+        (json!({ "tools": [] }), "You have no tools", true),
+        (json!({ "tools": ["bash", "read"] }), "Your tools: bash, read.\n", true),
+        (json!({ "systemPrompt": "Be brief.", "tools": ["read"] }), "Be brief.", false),
+        (json!({ "tools": ["bash"] }), "Be brief.", false),
+    ] {
+        let mut change = change;
+        change["sessionId"] = json!("s");
+        let config = peer.ask("setConfig", change).await;
+        let prompt = config["systemPrompt"].as_str().unwrap();
+        assert!(prompt.contains(expected), "{expected}: {prompt}");
+        assert_eq!(prompt.contains("Use tabs."), instructed, "{prompt}");
+        assert_eq!(prompt.contains("Your tools"), expected.starts_with("Your tools"), "{prompt}");
+    }
+}
+
+#[tokio::test]
 async fn a_new_session_begins_with_the_settings_it_was_made_with() {
     let daemon = InMemory::with(says(0), None, "[session]\nmax_turns = 5\nwhen_idle = 'hold'");
     let mut peer = daemon.connect();
