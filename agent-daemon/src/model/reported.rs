@@ -18,7 +18,7 @@ pub(super) struct Reported {
 impl Reported {
     /// Reads any of the shapes that servers use; none if it is no error object.
     pub(super) fn from_json(value: &Value) -> Option<Self> {
-        let value = value.as_array().and_then(|list| list.first()).unwrap_or(value);
+        let value = unlisted(value);
         match value.get("error").or_else(|| value.get("errors")?.get(0)).filter(|e| !e.is_null()) {
             Some(Value::String(message)) => {
                 let mut reported = Reported { message: message.clone(), ..Reported::default() };
@@ -95,6 +95,11 @@ impl Reported {
     pub(super) fn is_quota(&self) -> bool {
         self.codes.iter().any(|code| code == "insufficient_quota" || code == "billing_error")
     }
+}
+
+/// Google answers with a list of one error.
+pub(super) fn unlisted(body: &Value) -> &Value {
+    body.as_array().and_then(|list| list.first()).unwrap_or(body)
 }
 
 /// How servers say that a request is longer than the context window.

@@ -8,6 +8,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use reqwest::header::HeaderMap;
 use serde_json::Value;
 
+use super::reported::unlisted;
+
 /// How long the headers ask to wait, if they do.
 pub(super) fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
     let text = |name: &str| headers.get(name)?.to_str().ok().map(str::trim);
@@ -28,8 +30,7 @@ pub(super) fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Durati
 
 /// How long Google's error object asks to wait: `"retryDelay": "34.5s"` among its details.
 pub(super) fn retry_delay(body: &Value) -> Option<Duration> {
-    let body = body.as_array().and_then(|list| list.first()).unwrap_or(body);
-    let details = body.pointer("/error/details")?.as_array()?;
+    let details = unlisted(body).pointer("/error/details")?.as_array()?;
     let delay = details.iter().find_map(|detail| detail.get("retryDelay")?.as_str())?;
     seconds(delay.strip_suffix('s')?.parse().ok()?)
 }

@@ -34,7 +34,15 @@ pub(super) fn model_at(api: Api, base_url: &str, config: ModelConfig) -> RemoteM
 pub(super) const KEY: &str = "key-0123456789";
 
 pub(super) fn thinking_model(api: Api) -> RemoteModel {
-    model_at(api, "http://127.0.0.1:9", ModelConfig { thinking: true, ..ModelConfig::default() })
+    thinking_model_at(api, "http://127.0.0.1:9", "m")
+}
+
+/// The model `p/m`, which its server at an address knows by an id.
+pub(super) fn thinking_model_at(api: Api, base_url: &str, id: &str) -> RemoteModel {
+    let config = ModelConfig { thinking: true, ..ModelConfig::default() };
+    let mut model = model_at(api, base_url, config);
+    model.config.id = id.to_owned();
+    model
 }
 
 pub(super) fn seeing_model(api: Api) -> RemoteModel {

@@ -214,7 +214,9 @@ mod tests {
     use super::*;
     use crate::model::{
         Api,
-        test_requests::{bash, lines, request, request_of, seeing_model, thinking_model, tool},
+        test_requests::{
+            bash, lines, request, request_of, seeing_model, thinking_model, thinking_model_at, tool,
+        },
         test_transcripts::{assistant, call, image, result, text, thinking, user},
     };
 
@@ -301,8 +303,7 @@ mod tests {
 
     /// An answer of `by` with this block and a call, as the model `p/m` with an id is sent it.
     fn sent_back(id: &str, by: &str, block: Block) -> String {
-        let mut model = thinking_model(API);
-        model.config.id = id.to_owned();
+        let model = thinking_model_at(API, "http://127.0.0.1:9", id);
         let content = [block, call("1", "bash", "{}")];
         let transcript = [
             user([text("1")]),
@@ -370,8 +371,7 @@ mod tests {
             ("https://api.deepseek.com/anthropic", r#"{"type":"disabled"}"#),
             ("https://api.anthropic.com", "null"),
         ] {
-            let mut model = thinking_model(API);
-            std::sync::Arc::get_mut(&mut model.provider).unwrap().url = url.parse().unwrap();
+            let model = thinking_model_at(API, url, "m");
             let body = body(&model, &request([user([text("hi")])]));
             assert_eq!(body["thinking"].to_string(), expected, "{url}");
         }

@@ -131,12 +131,7 @@ impl CompletionsDecoder {
 
     fn call(&mut self, entry: &Value, events: &mut Vec<ModelEvent>) -> Result<(), StreamFailure> {
         self.open = None;
-        let blocks = &mut self.blocks;
-        let next_block = || {
-            *blocks += 1;
-            *blocks - 1
-        };
-        let place = self.calls.piece(entry, next_block, events)?;
+        let place = self.calls.piece(entry, || next(&mut self.blocks), events)?;
         match entry.get("extra_content").filter(|extra| extra.is_object()) {
             Some(extra) => self.proofs.add_extra(place, extra),
             None => Ok(()),
@@ -145,10 +140,7 @@ impl CompletionsDecoder {
 
     fn prove(&mut self, events: &mut Vec<ModelEvent>) {
         if let Some(signature) = self.proofs.signature(&self.calls.ids()) {
-            let index = *self.proofs_block.get_or_insert_with(|| {
-                self.blocks += 1;
-                self.blocks - 1
-            });
+            let index = *self.proofs_block.get_or_insert_with(|| next(&mut self.blocks));
             events.push(ModelEvent::ThinkingSignature { index, signature });
         }
     }
@@ -186,13 +178,18 @@ impl CompletionsDecoder {
         match self.open {
             Some((open, index)) if open == kind => (index, false),
             _ => {
-                let index = self.blocks;
-                self.blocks += 1;
+                let index = next(&mut self.blocks);
                 self.open = Some((kind, index));
                 (index, true)
             }
         }
     }
+}
+
+/// The number of a block that begins.
+fn next(blocks: &mut u32) -> u32 {
+    *blocks += 1;
+    *blocks - 1
 }
 
 /// An error object, wrapped or bare.

@@ -71,16 +71,11 @@ const OLDER_GEMINIS: [&str; 2] = ["gemini-1", "gemini-2"];
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
-
     use super::*;
-    use crate::model::{Api, test_requests::thinking_model};
+    use crate::model::{Api, test_requests::thinking_model_at};
 
     fn model(url: &str, id: &str) -> RemoteModel {
-        let mut model = thinking_model(Api::OpenaiCompletions);
-        std::sync::Arc::get_mut(&mut model.provider).unwrap().url = url.parse().unwrap();
-        model.config.id = id.to_owned();
-        model
+        thinking_model_at(Api::OpenaiCompletions, url, id)
     }
 
     /// What is special about a model.

@@ -209,7 +209,9 @@ mod tests {
     use super::*;
     use crate::model::{
         Api,
-        test_requests::{bash, lines, request, request_of, seeing_model, thinking_model},
+        test_requests::{
+            bash, lines, request, request_of, seeing_model, thinking_model, thinking_model_at,
+        },
         test_transcripts::{assistant, call, image, result, text, thinking, user},
     };
 
@@ -283,13 +285,6 @@ mod tests {
         assert_eq!(body["messages"], json!(expected));
     }
 
-    fn model_at(url: &str, id: &str) -> RemoteModel {
-        let mut model = thinking_model(API);
-        std::sync::Arc::get_mut(&mut model.provider).unwrap().url = url.parse().unwrap();
-        model.config.id = id.to_owned();
-        model
-    }
-
     #[test]
     fn mistral_gets_its_ids_and_an_answer_to_every_result() {
         let calls = [call("call_1", "bash", "{}"), call("aB3dE6gH9", "bash", "{}")];
@@ -300,7 +295,8 @@ mod tests {
             result("aB3dE6gH9", "bash", [text("y")]),
             user([text("2")]),
         ];
-        let mut body = body(&model_at("https://api.mistral.ai/v1", "m"), &request(transcript));
+        let mut body =
+            body(&thinking_model_at(API, "https://api.mistral.ai/v1", "m"), &request(transcript));
         let calls = body["messages"][1]["tool_calls"].take();
         let (first, second) = (&calls[0]["id"], &calls[1]["id"]);
         assert_eq!((first.as_str().unwrap().len(), second), (9, &json!("aB3dE6gH9")));
@@ -320,7 +316,7 @@ mod tests {
         let thinking_of = |url: &str, level: ThinkingLevel| {
             let mut request = request([user([text("hi")])]);
             request.thinking_level = level;
-            let body = body(&model_at(url, "m"), &request);
+            let body = body(&thinking_model_at(API, url, "m"), &request);
             format!("{} {}", body["thinking"]["type"], body["reasoning_effort"])
         };
         for (url, level, expected) in [
@@ -335,7 +331,7 @@ mod tests {
     #[test]
     fn a_cache_is_asked_for_where_there_is_none_otherwise() {
         let cache_of = |id: &str| {
-            let model = model_at("https://openrouter.ai/api/v1", id);
+            let model = thinking_model_at(API, "https://openrouter.ai/api/v1", id);
             body(&model, &request([user([text("hi")])]))["cache_control"].take()
         };
         assert_eq!(cache_of("anthropic/claude-opus-5"), json!({ "type": "ephemeral" }));
@@ -371,7 +367,7 @@ mod tests {
     /// What an earlier answer of `by`, with these thoughts and a call, is sent as to a model, with
     /// a new question behind it.
     fn sent_back(to: (&str, &str), by: &str, thoughts: &[Block]) -> Value {
-        let model = model_at(to.0, to.1);
+        let model = thinking_model_at(API, to.0, to.1);
         let mut content = thoughts.to_vec();
         content.push(call("1", "bash", "{}"));
         let transcript = [
