@@ -325,7 +325,8 @@ impl RunTask {
         }
     }
 
-    /// Ends a turn that failed or was aborted and has no further message: input closes before `turn_end`. (8.5)
+    /// Ends a turn that failed or was aborted and has no further message: input closes before
+    /// `turn_end`. (8.5)
     async fn end_turn_early(&mut self, ending: Ending, usage: Usage) -> Ending {
         let reason = self.close(ending.reason);
         let stop_reason = stop_reason_of(reason);
