@@ -148,7 +148,10 @@ impl Provider {
         let mut secrets = Secrets::default();
         secrets.add(url.password().unwrap_or_default());
         // `api-version` and the like may be shown.
-        let is_secret = |name: &str| ["key", "token"].iter().any(|word| name.contains(word));
+        let is_secret = |name: &str| {
+            let name = name.to_lowercase();
+            ["key", "token", "secret"].iter().any(|word| name.contains(word))
+        };
         for (_, value) in url.query_pairs().filter(|(name, _)| is_secret(name)) {
             secrets.add(&value);
         }
@@ -258,4 +261,20 @@ fn custom_header(
         format!("the value of `{header}` in [providers.{provider}.headers] cannot be sent")
     })?;
     Ok((name, value))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::model::{Api, ModelConfig, test_requests::model_at};
+
+    #[test]
+    fn a_key_in_an_address_is_a_secret_however_it_is_spelled() {
+        for name in ["key", "api_key", "apiKey", "API-KEY", "accessToken", "client_secret"] {
+            let url = format!("https://example.com/v1?{name}=value-0123");
+            let model = model_at(Api::OpenaiCompletions, &url, ModelConfig::default());
+            let provider = &model.provider;
+            let told = provider.secrets.redact(provider.url.as_str());
+            assert!(!told.contains("value-0123"), "{told}");
+        }
+    }
 }
