@@ -526,6 +526,16 @@ fn stopped_supervisor() {
     let call = scratch.call(json!({ "command": command }), CancelSignal::never());
     block_on(async { tokio::time::timeout(Duration::from_millis(200), call).await }).unwrap_err();
     assert_gone(&marker, Duration::from_secs(5));
+    // Among many, a command is often so quick that its supervisor has not said yet that it started.
+    let arguments = json!({ "command": format!("kill -STOP $PPID; sleep {marker}"), "timeout": 1 });
+    let calls = (0..30).map(|_| scratch.call(arguments.clone(), CancelSignal::never()));
+    for result in block_on(async {
+        tokio::time::timeout(Duration::from_secs(20), futures_util::future::join_all(calls)).await
+    })
+    .expect("time limits hold")
+    {
+        assert!(crate::told(&result).contains("after 1 seconds, its time limit"));
+    }
 }
 
 fn killed_supervisor() {

@@ -28,6 +28,9 @@ use crate::descriptors::limit_before;
 /// How often a group without a supervisor is looked at, to see whether it is empty.
 const LOOK: Duration = Duration::from_millis(10);
 
+/// How often a supervisor that is to say that it has started is woken.
+const WAKE: Duration = Duration::from_millis(50);
+
 /// What to run and where.
 pub(super) struct Launch<'a> {
     pub(super) command: &'a str,
@@ -139,7 +142,13 @@ impl Supervised {
         let control = Some(control);
         let mut started =
             Supervised { supervisor, session, control, report, ended: false, gone: false };
-        let line = started.report.next_line().await?.unwrap_or_default();
+        let line = loop {
+            match tokio::time::timeout(WAKE, started.report.next_line()).await {
+                Ok(line) => break line?.unwrap_or_default(),
+                // A command can be so quick to stop it that it never says so.
+                Err(_) => started.wake(),
+            }
+        };
         if line == supervisor::STARTED {
             return Ok(started);
         }
