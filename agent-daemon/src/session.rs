@@ -139,9 +139,10 @@ impl Session {
         catalog: &ModelCatalog,
     ) -> Result<SettingsChange, RpcError> {
         let mut change = resolve(params, catalog, &self.tools)?;
-        if let (Some(names), None) = (&params.tools, &change.system_prompt) {
+        if let (Some(tools), None) = (&change.tools, &change.system_prompt) {
+            let names: Vec<&str> = tools.iter().map(|tool| tool.spec().name.as_str()).collect();
             let config = &self.agent.snapshot().state.config;
-            let prompt = for_other_tools(&config.system_prompt, &self.cwd, &config.tools, names);
+            let prompt = for_other_tools(&config.system_prompt, &self.cwd, &config.tools, &names);
             change.system_prompt = prompt.map(Into::into);
         }
         Ok(change)
@@ -185,7 +186,12 @@ pub(crate) fn resolve(
             )
         })
     };
-    let chosen = params.tools.as_ref().map(|names| names.iter().map(find).collect());
+    // Of a name that is there twice the agent keeps one, and the prompt must not say otherwise.
+    let distinct = |names: &Vec<String>| -> Result<Vec<_>, RpcError> {
+        let is_first = |at: usize| !names[..at].contains(&names[at]);
+        (0..names.len()).filter(|at| is_first(*at)).map(|at| find(&names[at])).collect()
+    };
+    let chosen = params.tools.as_ref().map(distinct);
     Ok(SettingsChange {
         model: params.model.as_ref().map(|name| catalog.get(name)).transpose()?,
         tools: chosen.transpose()?,

@@ -107,6 +107,7 @@ async fn the_default_prompt_names_the_tools_that_there_are() {
     peer.ask("createSession", json!({ "sessionId": "s" })).await;
     for (change, expected, instructed) in [
         (json!({ "tools": ["read"] }), "Your tools: read.\n", true),
+        (json!({ "tools": ["edit", "read", "edit"] }), "Your tools: edit, read.\n", true),
         (json!({ "tools": [] }), "You have no tools", true),
         (json!({ "tools": ["bash", "read"] }), "Your tools: bash, read.\n", true),
         (json!({ "systemPrompt": "Be brief.", "tools": ["read"] }), "Be brief.", false),
