@@ -94,6 +94,68 @@ mod tests {
         }
     }
 
+    /// What the gateways to Gemini take in a tool's schema: its `Schema` is a message with these
+    /// fields, and one that it does not know ends the request. `exclusiveMinimum` and
+    /// `additionalProperties` are among those.
+    const KEYWORDS: &[&str] = &[
+        "type",
+        "description",
+        "enum",
+        "properties",
+        "required",
+        "items",
+        "minItems",
+        "maxItems",
+        "minLength",
+        "maxLength",
+        "minimum",
+        "maximum",
+    ];
+
+    fn assert_plain(tool: &str, schema: &serde_json::Value) {
+        for (keyword, value) in schema.as_object().unwrap() {
+            assert!(KEYWORDS.contains(&keyword.as_str()), "{tool}: {keyword}");
+            match keyword.as_str() {
+                "type" => assert!(value.is_string(), "{tool}: one type only, not {value}"),
+                "enum" => {
+                    let values = value.as_array().unwrap();
+                    assert!(values.iter().all(serde_json::Value::is_string), "{tool}: {value}");
+                }
+                "properties" => {
+                    value.as_object().unwrap().values().for_each(|value| assert_plain(tool, value));
+                }
+                "items" => assert_plain(tool, value),
+                _ => {}
+            }
+        }
+    }
+
+    fn all() -> Vec<Arc<dyn Tool>> {
+        built_in(Workspace::new("/".into(), ToolPolicy::default(), Vec::new()).into())
+    }
+
+    #[test]
+    fn every_schema_is_of_the_plain_kind_that_all_providers_take() {
+        assert_eq!(all().len(), BuiltIn::ALL.len());
+        for tool in all() {
+            let spec = tool.spec();
+            assert_plain(&spec.name, &spec.parameters);
+            assert_eq!(spec.parameters["type"], "object");
+        }
+    }
+
+    /// The schemas cannot say so; the tools do.
+    #[tokio::test]
+    async fn a_field_that_a_tool_does_not_know_is_refused_by_name() {
+        for tool in all() {
+            let arguments = serde_json::json!({ "no_such_field": 1 });
+            let (context, _updates) =
+                agent_core::ToolContext::detached("1", agent_core::CancelSignal::never());
+            let refused = tool.call(arguments, context).await.unwrap_err().to_string();
+            assert!(refused.contains("unknown field `no_such_field`, expected"), "{refused}");
+        }
+    }
+
     #[test]
     fn counts_read_well() {
         assert_eq!(counted(1, "line"), "1 line");

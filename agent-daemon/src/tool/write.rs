@@ -23,6 +23,7 @@ pub(super) struct Write {
 }
 
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Arguments {
     path: String,
     content: String,
@@ -71,8 +72,7 @@ fn spec() -> ToolSpec {
                 },
                 "content": { "type": "string", "description": "All that the file shall hold." }
             },
-            "required": ["path", "content"],
-            "additionalProperties": false
+            "required": ["path", "content"]
         }),
     }
 }

@@ -37,6 +37,7 @@ pub(super) struct Bash {
 }
 
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Arguments {
     command: String,
     timeout: Option<Number>,
@@ -88,12 +89,11 @@ fn spec() -> ToolSpec {
             "properties": {
                 "command": { "type": "string", "minLength": 1, "description": "What to run." },
                 "timeout": {
-                    "type": "number", "exclusiveMinimum": 0, "maximum": MAX_TIMEOUT,
+                    "type": "number", "minimum": 0, "maximum": MAX_TIMEOUT,
                     "description": "Seconds after which the command is ended; no limit if left out."
                 }
             },
-            "required": ["command"],
-            "additionalProperties": false
+            "required": ["command"]
         }),
     }
 }

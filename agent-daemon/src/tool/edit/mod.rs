@@ -38,6 +38,7 @@ pub(super) struct Edit {
 }
 
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Arguments {
     path: String,
     edits: Vec<Replacement>,
@@ -94,13 +95,11 @@ fn spec() -> ToolSpec {
                                 "description": "What comes in its place; may be empty."
                             }
                         },
-                        "required": ["oldText", "newText"],
-                        "additionalProperties": false
+                        "required": ["oldText", "newText"]
                     }
                 }
             },
-            "required": ["path", "edits"],
-            "additionalProperties": false
+            "required": ["path", "edits"]
         }),
     }
 }

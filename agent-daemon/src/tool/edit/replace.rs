@@ -11,7 +11,7 @@ use serde::Deserialize;
 
 /// One replacement that a call asks for.
 #[derive(Clone, Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct Replacement {
     pub(super) old_text: String,
     pub(super) new_text: String,

@@ -38,6 +38,7 @@ pub(super) struct Read {
 }
 
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Arguments {
     path: String,
     #[serde(default, deserialize_with = "whole_number")]
@@ -76,8 +77,7 @@ fn spec() -> ToolSpec {
                     "description": "How many lines to show at most."
                 }
             },
-            "required": ["path"],
-            "additionalProperties": false
+            "required": ["path"]
         }),
     }
 }
