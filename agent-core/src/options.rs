@@ -3,7 +3,7 @@
 //! Owns: [`AgentOptions`] and their defaults. Never: changes; [`SettingsChange`](crate::SettingsChange)
 //! does, later.
 
-use std::{sync::Arc, time::Duration};
+use std::{num::NonZeroUsize, sync::Arc, time::Duration};
 
 use crate::{
     Hooks, Model, QueueMode, RetryPolicy, ThinkingLevel, Tool, ToolExecution, Transcript, WhenIdle,
@@ -34,7 +34,7 @@ pub struct AgentOptions {
     pub tool_execution: ToolExecution,
     /// A transcript to go on from.
     pub messages: Transcript,
-    /// How long things may take.
+    /// How long things may take, and how many may go on at once.
     pub limits: Limits,
     /// How often failed requests are sent again.
     pub retry: RetryPolicy,
@@ -61,17 +61,23 @@ impl AgentOptions {
     }
 }
 
-/// How long things may take.
+/// How long things may take, and how many may go on at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// How long tools may still take when the run was aborted; 5 s unless set.
     pub abort_grace: Duration,
     /// How long a model may be silent; 5 minutes unless set.
     pub idle_timeout: Duration,
+    /// How many calls of one answer may run at once; the others wait in call order. 16 unless set.
+    pub max_parallel: NonZeroUsize,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Limits { abort_grace: Duration::from_secs(5), idle_timeout: Duration::from_secs(300) }
+        Limits {
+            abort_grace: Duration::from_secs(5),
+            idle_timeout: Duration::from_secs(300),
+            max_parallel: NonZeroUsize::new(16).expect("16 is not 0"),
+        }
     }
 }

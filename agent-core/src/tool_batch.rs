@@ -194,13 +194,15 @@ impl<'a> Batch<'a> {
         }
     }
 
-    /// Whether nothing that runs, and nothing about the next call, stands in its way.
+    /// Whether nothing that runs, and nothing about the next call, stands in its way. One that waits
+    /// for others to end is not even checked: no hook speaks for it, and an abort skips it.
     fn may_start_next(&self) -> bool {
         let Some(next) = self.waiting.front() else { return false };
         let sequential = self.run.settings.tool_execution == ToolExecution::Sequential;
         let alone = sequential || self.asks_to_run_alone(&self.calls[*next].name);
+        let has_room = self.running.len() < self.run.settings.limits.max_parallel.get();
         let beside = || !alone && !self.running.iter().any(|running| running.alone);
-        self.running.is_empty() || (self.beginning.is_none() && beside())
+        self.running.is_empty() || (has_room && self.beginning.is_none() && beside())
     }
 
     fn asks_to_run_alone(&self, name: &str) -> bool {

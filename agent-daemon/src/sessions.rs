@@ -21,7 +21,7 @@ use crate::{
         CreateSessionParams, CreateSessionResult, DEFAULT_SESSION, SessionSummary, SetConfigParams,
     },
     session::{Session, resolve},
-    tool::{self, Workspace},
+    tool::{self, ToolPolicy, Workspace},
 };
 
 /// The longest id of a session, in bytes.
@@ -202,7 +202,7 @@ impl Blueprint {
         tools: Vec<Arc<dyn Tool>>,
         asked: SettingsChange,
     ) -> AgentOptions {
-        let Configuration { session, limits, retry, .. } = &self.configuration;
+        let Configuration { session, limits, retry, tools: policy, .. } = &self.configuration;
         let tools = asked.tools.unwrap_or(tools);
         let system_prompt = asked.system_prompt.as_ref().or(session.system_prompt.as_ref());
         AgentOptions {
@@ -217,7 +217,7 @@ impl Blueprint {
             max_turns: asked.max_turns.unwrap_or(session.max_turns),
             tool_execution: asked.tool_execution.unwrap_or(session.tool_execution),
             messages: Transcript::default(),
-            limits: limits_of(limits),
+            limits: limits_of(limits, policy),
             retry: RetryPolicy {
                 max_retries: retry.max_retries as u32,
                 base_delay: Duration::from_millis(retry.base_delay_ms),
@@ -229,10 +229,11 @@ impl Blueprint {
 
 /// Without the loop's limit for a silent model: ours watch their connections, where a server that
 /// says no more than that it is still at work is not silent.
-fn limits_of(limits: &LimitsTable) -> Limits {
+fn limits_of(limits: &LimitsTable, policy: &ToolPolicy) -> Limits {
     Limits {
         abort_grace: Duration::from_millis(limits.abort_grace_ms),
         idle_timeout: Duration::MAX,
+        max_parallel: policy.max_parallel,
     }
 }
 
@@ -359,8 +360,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_model_is_given_the_time_that_its_server_asks_for() {
-        let options =
-            AgentOptions { limits: limits_of(&LimitsTable::default()), ..AgentOptions::new(Slow) };
+        let limits = limits_of(&LimitsTable::default(), &ToolPolicy::default());
+        let options = AgentOptions { limits, ..AgentOptions::new(Slow) };
         let run = Agent::new(options).prompt("hi").unwrap();
         assert_eq!(run.await.unwrap().reason, EndReason::Stop);
     }

@@ -42,6 +42,7 @@ struct Case {
     all_at_once: bool,
     holds: bool,
     sequential: bool,
+    max_parallel: usize,
 }
 
 /// A point at which others get their turn.
@@ -231,10 +232,10 @@ fn case() -> impl Strategy<Value = Case> {
         vec(hook(), 0..3),
         vec((0..60_u32, does), 0..6),
         vec((pause(), act()), 0..10),
-        (0..4_u32, any::<bool>(), any::<bool>(), proptest::bool::weighted(0.2)),
+        (0..4_u32, any::<bool>(), any::<bool>(), proptest::bool::weighted(0.2), 1..5_usize),
     )
         .prop_map(|(answers, tools, hooks, listener, clients, settings)| {
-            let (max_turns, all_at_once, holds, sequential) = settings;
+            let (max_turns, all_at_once, holds, sequential, max_parallel) = settings;
             Case {
                 answers,
                 tools,
@@ -245,6 +246,7 @@ fn case() -> impl Strategy<Value = Case> {
                 all_at_once,
                 holds,
                 sequential,
+                max_parallel,
             }
         })
 }
@@ -530,6 +532,7 @@ async fn play(case: Case) {
         options.hooks = Some(Arc::new(hooks(&case.hooks)));
     }
     options.max_turns = case.max_turns;
+    options.limits.max_parallel = case.max_parallel.try_into().unwrap();
     if case.all_at_once {
         (options.steering_mode, options.follow_up_mode) = (QueueMode::All, QueueMode::All);
     }
@@ -562,6 +565,7 @@ async fn play(case: Case) {
     assert_eq!(said, None);
     // (d) and the rest of section 3.
     check_laws(&first.events(), &snapshot);
+    not_too_many_at_once(case.max_parallel, &first.events());
     // (c)
     check_requests(&requests.lock().unwrap());
     // (f)
@@ -640,6 +644,19 @@ fn converges(snapshots: &[Snapshot], events: &[Arc<Event>], last: &Snapshot) {
             let state = after.iter().fold(start, |state, event| reduce(state, event));
             assert_eq!(state, last.state);
         }
+    }
+}
+
+/// No more calls run at one time than may.
+fn not_too_many_at_once(limit: usize, events: &[Arc<Event>]) {
+    let mut running = 0;
+    for event in events {
+        match &event.kind {
+            EventKind::ToolStart { .. } => running += 1,
+            EventKind::ToolEnd { .. } => running -= 1,
+            _ => {}
+        }
+        assert!(running <= limit, "{running} calls at once, not {limit}");
     }
 }
 

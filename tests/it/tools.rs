@@ -4,6 +4,9 @@ use agent_core::{Block, Gate, Message, Step, ToolError, ToolOutput};
 use serde_json::{Value, json};
 use support::{Play, Script, ScriptedTool, ToolStep, must};
 
+/// What becomes of calls.
+const CALLS: &[&str] = &["tool_start", "tool_end", "tool_skipped"];
+
 fn work() -> ScriptedTool {
     ScriptedTool::new("work")
 }
@@ -202,6 +205,73 @@ async fn calls_begin_in_call_order() {
         |n: usize| Step::call(n as u32, &n.to_string(), "work", &format!(r#"{{"n":{n}}}"#));
     Script::new().answers((0..calls).map(numbered)).says("done").tool(tool.clone()).play().await;
     assert_eq!(tool.calls(), (0..calls).map(|n| json!({ "n": n })).collect::<Vec<_>>());
+}
+
+// 3.4: a call that waits for another to end has not begun.
+#[tokio::test]
+async fn no_more_calls_run_at_once_than_the_limit_and_the_others_follow_in_call_order() {
+    let gates = [(); 4].map(|()| Gate::new());
+    let play = gates
+        .iter()
+        .zip(["a", "b", "c", "d"])
+        .fold(
+            Script::new().calls([("a", "a"), ("b", "b"), ("c", "c"), ("d", "d")]).says("done"),
+            |script, (gate, name)| script.tool(ScriptedTool::new(name).waits(gate)),
+        )
+        .with(|options| options.limits.max_parallel = 2.try_into().unwrap())
+        .stage();
+    let run = play.prompt("go");
+    for (gate, next) in [(1, "tool_start(c)"), (2, "tool_start(d)"), (3, "tool_end(d)")] {
+        gates[gate].release();
+        play.timeline.reached(next).await;
+    }
+    gates[0].release();
+    must(run).await.unwrap();
+    play.settle().await;
+    assert_eq!(
+        play.timeline.only(CALLS),
+        "tool_start(a) tool_start(b) tool_end(b) tool_start(c) tool_end(c) tool_start(d) \
+         tool_end(d) tool_end(a)"
+    );
+}
+
+// 7.4
+#[tokio::test]
+async fn an_abort_skips_the_calls_that_wait_for_others_to_end() {
+    let play = Script::new()
+        .calls([("a", "work"), ("b", "work"), ("c", "work")])
+        .tool(work().step(ToolStep::Update("begun")).step(ToolStep::Abort))
+        .with(|options| options.limits.max_parallel = std::num::NonZero::<usize>::MIN)
+        .on("tool_update(a)", support::abort())
+        .play()
+        .await;
+    assert_eq!(
+        play.timeline.only(CALLS),
+        "tool_start(a) tool_skipped(b) tool_skipped(c) tool_end(a)"
+    );
+    assert_eq!(play.last_run(), "aborted");
+}
+
+// 3.4
+#[tokio::test]
+async fn sixteen_calls_run_at_once_unless_set() {
+    let gate = Gate::new();
+    let names: Vec<String> = (1..=40).map(|n| n.to_string()).collect();
+    let play = Script::new()
+        .calls(names.iter().map(|name| (&**name, "work")))
+        .says("done")
+        .tool(work().waits(&gate))
+        .stage();
+    let run = play.prompt("go");
+    play.timeline.reached("tool_start(16)").await;
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
+    }
+    assert!(!play.timeline.story().contains("tool_start(17)"), "{}", play.timeline.story());
+    gate.release();
+    must(run).await.unwrap();
+    play.settle().await;
+    assert!(play.transcript().contains(r#"result 40 "work done""#));
 }
 
 // 11.2

@@ -2,13 +2,14 @@
 //!
 //! Owns: its shape and its defaults. Never: touches the file system; [`super::Workspace`] applies it.
 
-use std::path::PathBuf;
+use std::{num::NonZeroUsize, path::PathBuf};
 
+use agent_core::Limits;
 use serde::{Deserialize, Serialize};
 
 /// The `[tools]` table. The default lets a session have all four tools, run commands, and write in
 /// its own directory and the temp directory.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ToolPolicy {
     /// The tools that a session may have; all of them if not given.
@@ -20,6 +21,20 @@ pub struct ToolPolicy {
     pub write_roots: Option<Vec<PathBuf>>,
     /// Whether commands may be run at all.
     pub bash: BashPolicy,
+    /// How many calls of one answer may run at once, at least 1; the others wait in call order. 16
+    /// if not given.
+    pub max_parallel: NonZeroUsize,
+}
+
+impl Default for ToolPolicy {
+    fn default() -> Self {
+        ToolPolicy {
+            allow: None,
+            write_roots: None,
+            bash: BashPolicy::default(),
+            max_parallel: Limits::default().max_parallel,
+        }
+    }
 }
 
 /// Whether a session may run commands.
@@ -73,6 +88,8 @@ mod tests {
             ("allow = ['reed']", "unknown variant `reed`"),
             ("bash = 'ask'", "unknown variant `ask`"),
             ("write_roots = '.'", "expected a sequence"),
+            ("max_parallel = 0", "expected a nonzero"),
+            ("max_parallel = -1", "invalid value: integer `-1`"),
         ];
         for (table, reason) in CASES {
             let error = toml::from_str::<ToolPolicy>(table).unwrap_err().to_string();
@@ -82,7 +99,8 @@ mod tests {
 
     #[test]
     fn a_table_survives_a_round_trip() {
-        let table = "allow = [\"read\", \"bash\"]\nwrite_roots = [\".\"]\nbash = \"deny\"\n";
+        let table = "allow = [\"read\", \"bash\"]\nwrite_roots = [\".\"]\nbash = \"deny\"\n\
+                     max_parallel = 4\n";
         let policy: ToolPolicy = toml::from_str(table).unwrap();
         assert_eq!(toml::to_string(&policy).unwrap(), table);
     }
