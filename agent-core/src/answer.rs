@@ -1,16 +1,13 @@
 //! An answer that is being streamed, as the loop gathers it.
 //!
 //! Owns: dense content indices, unique call ids, and how pieces become a message's blocks.
-//! Never: repairs arguments that are not JSON into something that runs.
+//! Never: decides what arguments mean; [`repair`] does.
 
 use std::collections::HashSet;
 
 use serde_json::Value;
 
-use crate::{Block, EventKind, ModelEvent, ToolCall};
-
-/// How deep the arguments of a call may nest: what reads our events stops at 128 levels.
-const MAX_DEPTH: usize = 64;
+use crate::{Block, EventKind, ModelEvent, ToolCall, repair};
 
 /// The blocks so far.
 #[derive(Debug, Default)]
@@ -159,15 +156,10 @@ fn kind_of(block: &Block) -> Kind {
     }
 }
 
-/// A JSON object as such; anything else as the text that it is.
+/// The object that the text stands for; without one the text that it is. What is read with a slip
+/// mended is kept as it was read: the text would go back to a provider as an empty object.
 fn parse_arguments(text: String) -> Value {
-    if text.trim().is_empty() {
-        return Value::Object(serde_json::Map::new());
-    }
-    match serde_json::from_str::<Value>(&text) {
-        Ok(value) if value.is_object() && depth(&value) <= MAX_DEPTH => value,
-        _ => Value::String(text),
-    }
+    repair::object_in(&text).unwrap_or(Value::String(text))
 }
 
 /// How deep a value nests; 1 for a scalar.
@@ -311,7 +303,9 @@ mod tests {
             |levels: usize| format!("{}1{}", r#"{"x":"#.repeat(levels), "}".repeat(levels));
         let object = |text: &str| parse_arguments(text.to_owned()).is_object();
         assert!(object("") && object(" \n") && object("{}") && object(&nested(63)));
-        for text in ["{", "[]", "1", "null", "{} {}", "\u{feff}{}", &nested(64), &nested(100_000)] {
+        assert!(object("{\"a\":\"\n\"}") && object("\"{}\"") && object("null"));
+        for text in ["{", "[]", "1", "\"x\"", "{} {}", "\u{feff}{}", &nested(64), &nested(100_000)]
+        {
             assert_eq!(parse_arguments(text.to_owned()), Value::String(text.to_owned()));
         }
     }

@@ -124,6 +124,7 @@ mod options;
 mod publish;
 mod queue;
 mod reduce;
+mod repair;
 mod retry;
 mod run;
 mod scripted;

@@ -214,15 +214,16 @@ impl<'a> Batch<'a> {
         let hooks = self.hooks.clone();
         let call = self.calls[index].clone();
         Box::pin(async move {
-            let tool = tools.check(&call.name, &call.arguments).map_err(Refusal::Call)?;
+            let (tool, arguments) =
+                tools.check(&call.name, &call.arguments).map_err(Refusal::Call)?;
+            let call = with_arguments(&call, arguments);
             match hooks.before_tool_call(call.clone()).await.map_err(Refusal::Batch)? {
                 ToolDecision::Run => Ok((tool, call.arguments)),
                 ToolDecision::RunWith(arguments) if depth(&arguments) > MAX_DEPTH => Err(
                     Refusal::Call(format!("The arguments nest deeper than {MAX_DEPTH} levels.")),
                 ),
                 ToolDecision::RunWith(arguments) => {
-                    let tool = tools.check(&call.name, &arguments).map_err(Refusal::Call)?;
-                    Ok((tool, arguments))
+                    tools.check(&call.name, &arguments).map_err(Refusal::Call)
                 }
                 ToolDecision::Block { reason } => Err(Refusal::Call(reason)),
             }

@@ -1,6 +1,7 @@
 //! The tools of an agent, by name.
 //!
-//! Owns: look-up and the validation of arguments against each tool's schema (contract 11.1).
+//! Owns: look-up, and the validation of arguments against each tool's schema once [`repair`] has read
+//! them as they were meant (contract 11.1).
 //! Never: runs a tool.
 
 use std::{
@@ -11,7 +12,7 @@ use std::{
 use jsonschema::Validator;
 use serde_json::Value;
 
-use crate::{Tool, ToolConcurrency, ToolSpec};
+use crate::{Tool, ToolConcurrency, ToolSpec, repair};
 
 /// How many faults of one call's arguments are told to the model.
 const MAX_FAULTS: usize = 5;
@@ -67,8 +68,13 @@ impl ToolSet {
         tools.find(|(_, spec)| spec.name == name)
     }
 
-    /// Whether a call can run as it stands; if not, what to tell the model.
-    pub(crate) fn check(&self, name: &str, arguments: &Value) -> Result<Arc<dyn Tool>, String> {
+    /// The tool of a call and the arguments that it can run with; if there are none, what to tell the
+    /// model.
+    pub(crate) fn check(
+        &self,
+        name: &str,
+        arguments: &Value,
+    ) -> Result<(Arc<dyn Tool>, Value), String> {
         let Some((registered, spec)) = self.find(name) else {
             let known = match self.names().join(", ") {
                 names if names.is_empty() => "there are no tools".to_owned(),
@@ -76,27 +82,49 @@ impl ToolSet {
             };
             return Err(format!("There is no tool named {name:?}; {known}."));
         };
-        if !arguments.is_object() {
-            return Err(format!(
-                "The arguments of {name} are not a JSON object, so it was not run. Call it again \
-                 with complete JSON."
-            ));
-        }
-        let compile = || {
-            jsonschema::validator_for(&spec.parameters)
-                .map_err(|error| format!("The schema of the tool {name} is not valid: {error}"))
+        let read = match arguments {
+            Value::String(text) => repair::object_in(text),
+            other => repair::checked(other.clone()),
         };
-        let validator =
-            registered.validator.get_or_init(compile).as_ref().map_err(String::clone)?;
-        let mut faults = String::new();
-        for fault in validator.iter_errors(arguments).take(MAX_FAULTS) {
-            let path = fault.instance_path().to_string();
-            let field = if path.is_empty() { String::new() } else { format!("{path}: ") };
-            let _ = write!(faults, "\n- {field}{}", fault.masked());
+        let not_run = |fault| format!("The arguments of {name} {fault}, so it was not run.");
+        let mut arguments =
+            read.map_err(|fault| not_run(fault) + " Call it again with one complete JSON object.")?;
+        let validator = registered.validator(spec)?;
+        if !validator.is_valid(&arguments) {
+            repair::fit(&mut arguments, &spec.parameters);
+            // What was text before nests now.
+            arguments = repair::checked(arguments).map_err(not_run)?;
         }
-        if faults.is_empty() {
-            return Ok(registered.tool.clone());
+        match faults(validator, &arguments) {
+            faults if faults.is_empty() => Ok((registered.tool.clone(), arguments)),
+            faults => Err(format!(
+                "The arguments of {name} do not fit its schema, so it was not run:{faults}"
+            )),
         }
-        Err(format!("The arguments of {name} do not fit its schema, so it was not run:{faults}"))
     }
+}
+
+impl Registered {
+    fn validator(&self, spec: &ToolSpec) -> Result<&Validator, String> {
+        let compile = || {
+            jsonschema::validator_for(&spec.parameters).map_err(|error| {
+                format!("The schema of the tool {} is not valid: {error}", spec.name)
+            })
+        };
+        self.validator.get_or_init(compile).as_ref().map_err(String::clone)
+    }
+}
+
+/// What does not fit, a line each. What the model said is not repeated.
+fn faults(validator: &Validator, arguments: &Value) -> String {
+    let mut faults = String::new();
+    for fault in validator.iter_errors(arguments).take(MAX_FAULTS) {
+        let path = fault.instance_path().to_string();
+        let field = if path.is_empty() { String::new() } else { format!("{path}: ") };
+        let _ = write!(faults, "\n- {field}{}", fault.masked());
+        if let Some(broken) = fault.instance().as_str().and_then(repair::broken_within) {
+            let _ = write!(faults, "; it is a string, and as JSON it is broken: {broken}");
+        }
+    }
+    faults
 }

@@ -1,6 +1,6 @@
 //! Contract, section 11: tools.
 
-use agent_core::{Block, Gate, Message, Step, ToolError, ToolOutput};
+use agent_core::{Block, EventKind, Gate, Message, Step, ToolError, ToolOutput};
 use serde_json::{Value, json};
 use support::{Play, Script, ScriptedTool, ToolStep, must};
 
@@ -79,7 +79,7 @@ async fn arguments_that_are_not_a_json_object_never_run_and_stay_a_string() {
     let tool = work();
     let deep = format!("{}1{}", "[".repeat(99), "]".repeat(99));
     let deep = format!(r#"{{"x": {deep}}}"#);
-    for arguments in ["{", "[]", "7", "null", r#""x""#, r#"{"path": "/et"#, "{} {}", &deep] {
+    for arguments in ["{", "[]", "7", "true", r#""x""#, r#"{"path": "/et"#, "{} {}", &deep] {
         let play = call(arguments, &tool).await;
         assert!(result(&play).is_error, "{arguments}");
         let messages = play.agent.snapshot().state.messages;
@@ -89,7 +89,77 @@ async fn arguments_that_are_not_a_json_object_never_run_and_stay_a_string() {
     assert!(tool.calls().is_empty());
     // None at all counts as an empty object.
     call(" ", &tool).await;
-    assert_eq!(tool.calls(), [json!({})]);
+    call("null", &tool).await;
+    assert_eq!(tool.calls(), [json!({}), json!({})]);
+}
+
+// 11.1
+#[tokio::test]
+async fn arguments_with_a_slip_of_one_meaning_run_as_they_were_meant() {
+    let edit = json!({ "type": "object", "properties": { "old": { "type": "string" } } });
+    let schema = json!({
+        "type": "object",
+        "properties": {
+            "path": { "type": "string" }, "limit": { "type": "integer", "minimum": 1 },
+            "edits": { "type": "array", "items": edit },
+        },
+        "required": ["path"],
+    });
+    // What the model says, what the transcript keeps of it, and what runs.
+    let cases = [
+        (
+            r#"{"path": "5", "limit": "5"}"#,
+            json!({"path": "5", "limit": "5"}),
+            json!({"path": "5", "limit": 5}),
+        ),
+        (
+            r#"{"path": "a", "limit": null}"#,
+            json!({"path": "a", "limit": null}),
+            json!({"path": "a"}),
+        ),
+        (
+            r#"{"path": "a", "edits": "[{\"old\": \"x\"}]"}"#,
+            json!({"path": "a", "edits": "[{\"old\": \"x\"}]"}),
+            json!({"path": "a", "edits": [{"old": "x"}]}),
+        ),
+        (
+            r#"{"path": "a", "edits": {"old": "x"}}"#,
+            json!({"path": "a", "edits": {"old": "x"}}),
+            json!({"path": "a", "edits": [{"old": "x"}]}),
+        ),
+        // As text these would go back to the provider as an empty object.
+        (r#""{\"path\": \"a\"}""#, json!({"path": "a"}), json!({"path": "a"})),
+        ("{\"path\": \"a\tb\r\nc\"}", json!({"path": "a\tb\r\nc"}), json!({"path": "a\tb\r\nc"})),
+    ];
+    for (said, kept, meant) in cases {
+        let tool = work().takes(schema.clone());
+        let play = call(said, &tool).await;
+        assert_eq!(tool.calls(), [meant.clone()], "{said}");
+        let messages = play.agent.snapshot().state.messages;
+        let Message::Assistant(answer) = &**messages.get(1).unwrap() else { panic!() };
+        assert_eq!(answer.tool_calls().next().unwrap().arguments, kept, "{said}");
+        let shown = play.timeline.events().iter().find_map(|event| match &event.kind {
+            EventKind::ToolStart { args, .. } => Some(args.clone()),
+            _ => None,
+        });
+        assert_eq!(shown, Some(meant), "{said}");
+    }
+    for (said, cause) in [
+        (r#"{"path": "a", "limit": "0"}"#, "/limit: value is less than the minimum of 1"),
+        (r#"{"path": "a", "edits": "[{\"old\": 1}]"}"#, "/edits/0/old: value is not of type"),
+        (
+            r#"{"path": "a", "edits": "[{\"old\": \"x"}"#,
+            "as JSON it is broken: EOF while parsing a string at line 1 column 11",
+        ),
+        (r#"{"path": "a", "edits": "x"}"#, "/edits: value is not of type \"array\""),
+        (r#"{"path": "/et"#, "work are not JSON: EOF while parsing a string at line 1 column 13"),
+        ("[1]", "The arguments of work are a JSON array and not an object"),
+    ] {
+        let tool = work().takes(schema.clone());
+        let play = call(said, &tool).await;
+        let text = agent_core::text_of(&result(&play).content);
+        assert!(tool.calls().is_empty() && text.contains(cause), "{said}: {text}");
+    }
 }
 
 // 11.1
