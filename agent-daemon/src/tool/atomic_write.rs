@@ -1,10 +1,10 @@
 //! Replacing a file's content as a whole.
 //!
 //! Owns: the order of the steps, up to the rename that makes a temporary file the target; what the
-//! new file keeps of the old one; stopping in between.
+//! new file keeps of the old one; stopping in between; the few files that a rename cannot replace or
+//! must not, which are left to [`in_place`].
 //! Never: leaves half a file, or says something else than what happened. The rename is the one
-//! moment that counts: before it nothing was written, after it everything was. (Its price: another
-//! hard link to the same file goes on having the old content.)
+//! moment that counts: before it nothing was written, after it everything was.
 
 use std::{
     ffi::OsStr,
@@ -16,7 +16,10 @@ use std::{
 
 use rustix::fs::{FileType, Gid, Mode, Stat, Uid};
 
-use super::directory::{Directory, Temporary};
+use super::{
+    directory::{Directory, Temporary},
+    in_place::{self, InPlace},
+};
 
 /// Between two pieces of this size the work can be stopped.
 const PIECE: usize = 1024 * 1024;
@@ -27,12 +30,28 @@ pub(super) enum Outcome {
     /// There was none; now there is.
     Created,
     /// It had so many bytes before.
-    Replaced { old_size: u64 },
+    Replaced { old_size: u64, in_place: Option<InPlace> },
     /// The work was stopped first. Nothing has changed.
     Stopped,
 }
 
-/// Why a file was not written. Nothing has changed.
+impl Outcome {
+    pub(super) fn is_in_place(&self) -> bool {
+        matches!(self, Outcome::Replaced { in_place: Some(_), .. })
+    }
+
+    /// What is said besides, if it did not go the usual way.
+    pub(super) fn remark(&self) -> String {
+        match self {
+            Outcome::Replaced { in_place: Some(why), .. } => {
+                format!(" The file was written over where it is, since {why}.")
+            }
+            _ => String::new(),
+        }
+    }
+}
+
+/// Why a file was not written. Nothing has changed, unless it says so.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum WriteError {
     #[error("it is a directory")]
@@ -45,6 +64,18 @@ pub(super) enum WriteError {
     Changed,
     #[error("{step} failed: {source}")]
     Io { step: &'static str, source: io::Error },
+    #[error("{state}, since writing it in place failed: {source}")]
+    Half { state: String, source: io::Error },
+}
+
+impl WriteError {
+    /// As a sentence about a file that was not `written`, or not `changed`.
+    pub(super) fn sentence(&self, named: &str, done: &str) -> String {
+        match self {
+            WriteError::Half { .. } => format!("{named} was damaged: {self}."),
+            _ => format!("{named} was not {done}, since {self}."),
+        }
+    }
 }
 
 /// Which state of a file someone has seen.
@@ -94,23 +125,50 @@ pub(super) fn replace(
         return Ok(Outcome::Stopped);
     }
     let (directory, made) = Directory::reach(path).map_err(failed("reaching its directory"))?;
+    directory.sweep();
     let old = existing(&directory, name)?;
-    let Some(temporary) = fill(&directory, target, content, old.as_ref(), stop)? else {
+    let over = |old: &Stat, why| in_place::overwrite(&directory, name, content, old, seen, why);
+    let outcome = match old.as_ref().and_then(|old| Some((old, InPlace::for_links(old)?))) {
+        Some((old, why)) => over(old, why),
+        None => {
+            let written = as_a_whole(&directory, target, content, old.as_ref(), seen, stop);
+            written.or_else(|error| match (&old, InPlace::after(&error)) {
+                (Some(old), Some(why)) if !stop() => over(old, why),
+                _ => Err(error),
+            })
+        }
+    }?;
+    if outcome != Outcome::Stopped {
+        made.keep();
+        // The content is safe already; without this a power cut could bring the old name back.
+        let _ = directory.sync();
+    }
+    Ok(outcome)
+}
+
+/// By a temporary file that takes the place of the old one.
+fn as_a_whole(
+    directory: &Directory,
+    target: &Path,
+    content: &[u8],
+    old: Option<&Stat>,
+    seen: Option<&Seen>,
+    stop: &dyn Fn() -> bool,
+) -> Result<Outcome, WriteError> {
+    let name = target.file_name().unwrap_or_default();
+    let Some(temporary) = fill(directory, target, content, old, stop)? else {
         return Ok(Outcome::Stopped);
     };
-    if seen.is_some() && existing(&directory, name)?.as_ref().map(Seen::from).as_ref() != seen {
+    if seen.is_some() && existing(directory, name)?.as_ref().map(Seen::from).as_ref() != seen {
         return Err(WriteError::Changed);
     }
     if stop() {
         return Ok(Outcome::Stopped);
     }
-    temporary.rename(name).map_err(failed("the last step, a rename,"))?;
-    made.keep();
-    // The content is safe already; without this a power cut could bring the old name back.
-    let _ = directory.sync();
+    temporary.take_place(name).map_err(failed("the last step, a rename,"))?;
     Ok(match old {
         None => Outcome::Created,
-        Some(old) => Outcome::Replaced { old_size: old.st_size.unsigned_abs() },
+        Some(old) => Outcome::Replaced { old_size: old.st_size.unsigned_abs(), in_place: None },
     })
 }
 
@@ -197,7 +255,7 @@ fn keep_attributes(file: &File, old: &Path) {
     }
 }
 
-fn failed(step: &'static str) -> impl Fn(io::Error) -> WriteError {
+pub(super) fn failed(step: &'static str) -> impl Fn(io::Error) -> WriteError {
     move |source| WriteError::Io { step, source }
 }
 
@@ -359,7 +417,7 @@ mod tests {
 
         let seen = Seen::of(&target.metadata().unwrap());
         let outcome = replace(&target, b"newer", Some(&seen), &never).unwrap();
-        assert_eq!(outcome, Outcome::Replaced { old_size: 3 });
+        assert_eq!(outcome, Outcome::Replaced { old_size: 3, in_place: None });
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The `write` tool: gives a file new content as a whole.
 //!
-//! Owns: what the model is told. Never: writes in place; see [`super::atomic_write`].
+//! Owns: what the model is told. Never: decides how the file is written; see [`super::atomic_write`].
 
 use std::sync::Arc;
 
@@ -48,9 +48,7 @@ impl Write {
                 atomic_write::replace(&target, content.as_bytes(), None, &|| stop.requested());
             match written {
                 Ok(outcome) => report(&named, &content, outcome),
-                Err(error) => {
-                    Err(ToolError::new(format!("{named} was not written, since {error}.")))
-                }
+                Err(error) => Err(ToolError::new(error.sentence(&named, "written"))),
             }
         })
         .await?
@@ -96,20 +94,21 @@ fn report(named: &str, content: &str, outcome: Outcome) -> Result<ToolOutput, To
     let size = content.len() as u64;
     let how = match outcome {
         Outcome::Created => "a new file".to_owned(),
-        Outcome::Replaced { old_size } => format!("in place of {}", counted(old_size, "byte")),
+        Outcome::Replaced { old_size, .. } => format!("in place of {}", counted(old_size, "byte")),
         Outcome::Stopped => {
             return Err(ToolError::new(format!(
                 "{named} was not written: the run was aborted. It is as it was before."
             )));
         }
     };
-    let told =
-        format!("Wrote {} ({}) to {named}, {how}.", counted(size, "byte"), counted(lines, "line"),);
+    let (bytes, lines_told) = (counted(size, "byte"), counted(lines, "line"));
+    let told = format!("Wrote {bytes} ({lines_told}) to {named}, {how}.{}", outcome.remark());
     ToolOutput::text(told).with_details(json!({
         "path": named,
         "bytes": size,
         "lines": lines,
         "created": outcome == Outcome::Created,
+        "inPlace": outcome.is_in_place(),
     }))
 }
 

@@ -132,8 +132,8 @@ fn carry_out(
         Ok(Outcome::Stopped) => Err(ToolError::new(format!(
             "{named} was not changed: the run was aborted. It is as it was before."
         ))),
-        Ok(_) => report(named, &original, &new, &splices),
-        Err(error) => Err(ToolError::new(format!("{named} was not changed, since {error}."))),
+        Ok(outcome) => report(named, &original, &new, &splices, &outcome),
+        Err(error) => Err(ToolError::new(error.sentence(named, "changed"))),
     }
 }
 
@@ -186,6 +186,7 @@ fn report(
     original: &[u8],
     new: &[u8],
     splices: &[Splice],
+    outcome: &Outcome,
 ) -> Result<ToolOutput, ToolError> {
     let named_places = splices.iter().take(MAX_PLACES);
     let lines: Vec<usize> =
@@ -196,9 +197,10 @@ fn report(
     if splices.len() > lines.len() {
         text.push_str(" and further down");
     }
-    ToolOutput::text(text + ".").with_details(json!({
+    ToolOutput::text(text + "." + &outcome.remark()).with_details(json!({
         "path": named,
         "replacements": splices.len(),
+        "inPlace": outcome.is_in_place(),
         "firstChangedLine": lines.first(),
         "diff": diff::unified(named, original, new),
     }))
