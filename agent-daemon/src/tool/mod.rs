@@ -18,6 +18,7 @@ mod edit;
 mod file_locks;
 mod in_place;
 mod nearest;
+mod off_limits;
 mod policy;
 mod read;
 mod resolve;

@@ -10,7 +10,7 @@ use std::{
 
 use agent_core::ToolError;
 
-use super::{policy::ToolPolicy, resolve};
+use super::{off_limits, policy::ToolPolicy, resolve};
 
 /// A session's directory and what its tools may touch.
 #[derive(Debug)]
@@ -73,7 +73,8 @@ impl Workspace {
     /// Where a file may be written. Looks at the file system, so not for the runtime's threads.
     ///
     /// # Errors
-    /// The path leads nowhere, or to a place that the policy does not open.
+    /// The path leads nowhere, to a place that the policy does not open, or to one that no session may
+    /// write to.
     pub(super) fn target(&self, path: &str) -> Result<Target, ToolError> {
         if path.is_empty() {
             return Err(ToolError::new("The path is empty; give the path of a file."));
@@ -87,10 +88,16 @@ impl Workspace {
         let place = resolve::follow(&self.locate(path))
             .map_err(|error| ToolError::new(format!("Cannot follow the path {path}: {error}.")))?;
         let roots = self.write_roots();
-        if roots.iter().any(|root| place.starts_with(root)) {
-            return Ok(Target(place));
+        if !roots.iter().any(|root| place.starts_with(root)) {
+            return Err(ToolError::new(outside(path, &place, &roots)));
         }
-        Err(ToolError::new(outside(path, &place, &roots)))
+        match off_limits::of(Path::new(path), &place) {
+            Some(why) => {
+                let leads = leads(path, &place);
+                Err(ToolError::new(format!("{path}{leads} was not written: {why}")))
+            }
+            None => Ok(Target(place)),
+        }
     }
 
     fn write_roots(&self) -> Vec<PathBuf> {
@@ -114,12 +121,16 @@ impl Workspace {
     }
 }
 
+/// Where a path leads, unless it says so itself.
+fn leads(path: &str, place: &Path) -> String {
+    match Path::new(path) == place {
+        true => String::new(),
+        false => format!(" (which leads to {})", place.display()),
+    }
+}
+
 fn outside(path: &str, place: &Path, roots: &[PathBuf]) -> String {
-    let leads = if Path::new(path) == place {
-        String::new()
-    } else {
-        format!(" (which leads to {})", place.display())
-    };
+    let leads = leads(path, place);
     let roots = match roots {
         [] => "nothing".to_owned(),
         roots => {
@@ -210,6 +221,44 @@ mod tests {
         let refused = workspace(&root.join("project"), confined).target("out/a").unwrap_err();
         for part in ["leads to", "elsewhere/a", "project", "write_roots", "[tools]"] {
             assert!(refused.to_string().contains(part), "{refused}");
+        }
+    }
+
+    #[test]
+    fn what_makes_git_run_commands_is_never_written() {
+        let scratch = tempfile::tempdir().unwrap();
+        let root = scratch.path().canonicalize().unwrap();
+        for directory in [".git/hooks", "sub", "store/objects", "store/refs"] {
+            std::fs::create_dir_all(root.join(directory)).unwrap();
+        }
+        std::fs::write(root.join("store/HEAD"), "ref: refs/heads/main\n").unwrap();
+        symlink(".git/hooks", root.join("tools")).unwrap();
+        symlink("../.git/config", root.join("sub/notes")).unwrap();
+        symlink("store", root.join("sub/.git")).unwrap();
+        const CASES: &[(&str, bool)] = &[
+            (".git/config", false),
+            ("./sub/../.git/config", false),
+            ("tools/pre-commit", false),
+            ("sub/notes", false),
+            ("sub/.git/config", false),
+            ("sub/.git", false),
+            ("store/config", false),
+            ("new/.git/config", false),
+            ("new/HEAD", false),
+            (".agents/tools/x", false),
+            (".git/info/exclude", true),
+            (".git/../a.txt", false),
+            ("sub/a.txt", true),
+        ];
+        for policy in ["", "bash = 'deny'", "write_roots = ['/']"] {
+            for (path, may) in CASES {
+                let answer = workspace(&root, policy).target(path);
+                assert_eq!(answer.is_ok(), *may, "{policy} {path}: {answer:?}");
+            }
+        }
+        let refused = workspace(&root, "").target("tools/x").unwrap_err().to_string();
+        for part in ["tools/x (which leads to", ".git/hooks/x) was not written", "a person"] {
+            assert!(refused.contains(part), "{refused}");
         }
     }
 
