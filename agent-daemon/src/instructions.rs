@@ -2,15 +2,18 @@
 //!
 //! Owns: the default system prompt, and the `AGENTS.md` files that people put beside their code.
 //! Never: says anything that changes from one hour to the next, which would cost the provider's
-//! cache; grows without bound, or opens something that could block.
+//! cache; grows without bound, or opens something that could block. Takes no instructions from
+//! strangers: neither a file of somebody else, nor one from outside of the repository.
 
 use std::{
-    fs::File,
-    io::Read,
+    fs::Metadata,
+    io::{self, Read},
+    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
-use crate::tool::boundary;
+use crate::tool::{boundary, directory::Directory};
 
 /// The name under which projects keep their instructions to agents.
 const FILE_NAME: &str = "AGENTS.md";
@@ -32,17 +35,61 @@ pub struct Instructions {
     pub is_cut: bool,
 }
 
-/// The `AGENTS.md` files of a directory and of those above it, outermost first.
+/// A session's system prompt as it was last put together.
+#[derive(Clone, Debug)]
+pub struct SystemPrompt {
+    directory: PathBuf,
+    chosen: Option<Arc<str>>,
+    instructions: Vec<Instructions>,
+}
+
+impl SystemPrompt {
+    /// The prompt of a session in a directory (absolute, without symlinks): what was chosen, else the
+    /// default one, and the project's instructions as they are now. Reads files.
+    pub fn new(directory: &Path, chosen: Option<Arc<str>>) -> Self {
+        let instructions = gather(directory);
+        SystemPrompt { directory: directory.to_owned(), chosen, instructions }
+    }
+
+    /// The whole text, with these tools.
+    pub fn text(&self, tools: &[impl AsRef<str>]) -> String {
+        match &self.chosen {
+            Some(chosen) => with_instructions(chosen, &self.instructions),
+            None => with_instructions(&default_prompt(&self.directory, tools), &self.instructions),
+        }
+    }
+
+    /// Reads the instructions again. The new text, if they have changed and `current` is still ours:
+    /// nobody has set another since. Otherwise nothing may change, since a provider remembers the
+    /// beginning of a request as long as it stays the same.
+    pub fn renewed(&mut self, current: &str, tools: &[impl AsRef<str>]) -> Option<String> {
+        if current != self.text(tools) {
+            return None;
+        }
+        let instructions = gather(&self.directory);
+        if instructions == self.instructions {
+            return None;
+        }
+        self.instructions = instructions;
+        Some(self.text(tools))
+    }
+}
+
+/// The `AGENTS.md` files of a directory (absolute, without symlinks) and of those above it within its
+/// repository, outermost first; without a repository only its own.
 ///
 /// When there is too much, the nearer files come first: they know the project better. A file that
-/// cannot be read is left out with a warning in the log.
+/// cannot be read, is neither ours nor root's, or leads out of the repository is left out with a
+/// warning in the log.
 pub fn gather(directory: &Path) -> Vec<Instructions> {
+    let root = directory.ancestors().find(|above| is_repository(above)).unwrap_or(directory);
     let mut room = MAX_TOTAL;
     let mut found: Vec<Instructions> = directory
         .ancestors()
+        .take_while(|above| above.starts_with(root))
         .map(|directory| directory.join(FILE_NAME))
         .filter_map(|path| {
-            let instructions = load(&path, room.min(MAX_FILE))?;
+            let instructions = load(&path, root, room.min(MAX_FILE))?;
             room -= instructions.text.len();
             Some(instructions)
         })
@@ -141,21 +188,24 @@ pub fn with_instructions(prompt: &str, instructions: &[Instructions]) -> String 
     text
 }
 
-fn load(path: &Path, room: usize) -> Option<Instructions> {
-    // Looked at before it is opened: opening a pipe would block.
-    let metadata = std::fs::metadata(path).ok()?;
-    if !metadata.is_file() || room == 0 {
-        return None;
-    }
-    let mut bytes = Vec::new();
-    let read = File::open(path).and_then(|file| {
-        // One byte more tells whether there is more.
-        file.take(room as u64 + 1).read_to_end(&mut bytes)
-    });
-    if let Err(error) = read {
-        tracing::warn!(path = %path.display(), %error, "instructions cannot be read");
-        return None;
-    }
+/// A repository's root has a directory `.git`, or a file that names one. Not one of a stranger, who
+/// could draw the line where the files above are his.
+fn is_repository(directory: &Path) -> bool {
+    directory.join(".git").symlink_metadata().is_ok_and(|found| is_trusted(&found))
+}
+
+fn is_trusted(file: &Metadata) -> bool {
+    [rustix::process::geteuid().as_raw(), 0].contains(&file.uid())
+}
+
+fn load(path: &Path, root: &Path, room: usize) -> Option<Instructions> {
+    let bytes = match read(path, root, room) {
+        Ok(bytes) => bytes?,
+        Err(error) => {
+            tracing::warn!(path = %path.display(), %error, "instructions are left out");
+            return None;
+        }
+    };
     let mut text = String::from_utf8_lossy(&bytes).into_owned();
     let is_cut = text.len() > room;
     text.truncate(boundary::floor(&text, room));
@@ -163,6 +213,32 @@ fn load(path: &Path, room: usize) -> Option<Instructions> {
         return None;
     }
     Some(Instructions { path: path.to_owned(), text, is_cut })
+}
+
+/// The beginning of a file, and one byte more if there is more; none if there is no such file.
+fn read(path: &Path, root: &Path, room: usize) -> io::Result<Option<Vec<u8>>> {
+    let refused = |why: &str| Err(io::Error::other(why));
+    // Looked at before it is opened: opening a device can do something.
+    if room == 0 || !path.metadata().is_ok_and(|found| found.is_file()) {
+        return Ok(None);
+    }
+    let place = path.canonicalize()?;
+    if !place.starts_with(root) {
+        return refused("it leads out of the repository");
+    }
+    let (Some(above), Some(name)) = (place.parent(), place.file_name()) else { return Ok(None) };
+    // Without symlinks: between the look and this, somebody may have put one there.
+    let file = Directory::find(above)?.open_to_read(name)?;
+    let found = file.metadata()?;
+    if !found.is_file() {
+        return Ok(None);
+    }
+    if !is_trusted(&found) {
+        return refused("it belongs to somebody else");
+    }
+    let mut bytes = Vec::new();
+    file.take(room as u64 + 1).read_to_end(&mut bytes)?;
+    Ok(Some(bytes))
 }
 
 #[cfg(test)]
@@ -188,8 +264,9 @@ mod tests {
     #[test]
     fn files_are_gathered_from_the_outside_in() {
         let scratch = tempfile::tempdir().unwrap();
-        let root = scratch.path();
+        let root = &scratch.path().canonicalize().unwrap();
         std::fs::create_dir_all(root.join("a/b/c")).unwrap();
+        std::fs::create_dir(root.join(".git")).unwrap();
         std::fs::write(root.join("AGENTS.md"), "outer").unwrap();
         std::fs::write(root.join("a/b/AGENTS.md"), "caf\u{e9}").unwrap();
         std::fs::write(root.join("a/AGENTS.md"), " \n").unwrap();
@@ -201,8 +278,9 @@ mod tests {
     #[test]
     fn the_nearer_files_have_room_first() {
         let scratch = tempfile::tempdir().unwrap();
-        let root = scratch.path();
+        let root = &scratch.path().canonicalize().unwrap();
         std::fs::create_dir_all(root.join("a/b/c")).unwrap();
+        std::fs::write(root.join(".git"), "gitdir: elsewhere").unwrap();
         for place in ["AGENTS.md", "a/AGENTS.md", "a/b/AGENTS.md"] {
             std::fs::write(root.join(place), "é".repeat(20_000)).unwrap();
         }
@@ -221,7 +299,86 @@ mod tests {
         let path = scratch.path().join(FILE_NAME);
         let made = std::process::Command::new("mkfifo").arg(path).status().unwrap();
         assert!(made.success());
-        assert!(gathered(scratch.path(), "").is_empty());
+        assert!(gathered(&scratch.path().canonicalize().unwrap(), "").is_empty());
+    }
+
+    #[test]
+    fn only_what_is_within_the_repository_counts() {
+        let scratch = tempfile::tempdir().unwrap();
+        let root = &scratch.path().canonicalize().unwrap();
+        std::fs::create_dir_all(root.join("shop/src/deep")).unwrap();
+        std::fs::write(root.join("AGENTS.md"), "above").unwrap();
+        std::fs::write(root.join("shop/AGENTS.md"), "of the root").unwrap();
+        std::fs::write(root.join("shop/src/AGENTS.md"), "src").unwrap();
+        // Without a repository nobody knows where the project begins.
+        assert_eq!(gathered(root, "shop/src"), ["shop/src/AGENTS.md: 3 bytes"]);
+        assert!(gathered(root, "shop/src/deep").is_empty());
+        std::fs::create_dir(root.join("shop/.git")).unwrap();
+        let both = ["shop/AGENTS.md: 11 bytes", "shop/src/AGENTS.md: 3 bytes"];
+        assert_eq!(gathered(root, "shop/src/deep"), both);
+        // A symlink within is as good as a file; one that leads out is not.
+        use std::os::unix::fs::symlink;
+        symlink("../AGENTS.md", root.join("shop/src/deep/AGENTS.md")).unwrap();
+        assert_eq!(gathered(root, "shop/src/deep").len(), 3);
+        std::fs::remove_file(root.join("shop/AGENTS.md")).unwrap();
+        symlink("../AGENTS.md", root.join("shop/AGENTS.md")).unwrap();
+        let within = ["shop/src/AGENTS.md: 3 bytes", "shop/src/deep/AGENTS.md: 3 bytes"];
+        assert_eq!(gathered(root, "shop/src/deep"), within);
+        // A directory on the way that leads out, too.
+        std::fs::create_dir(root.join("shop/other")).unwrap();
+        symlink(root, root.join("shop/out")).unwrap();
+        symlink("../out/AGENTS.md", root.join("shop/other/AGENTS.md")).unwrap();
+        assert!(gathered(root, "shop/other").is_empty());
+    }
+
+    #[test]
+    fn files_of_strangers_do_not_count() {
+        use std::os::unix::fs::lchown;
+        // Only root can make a file somebody else's.
+        if !rustix::process::geteuid().is_root() {
+            assert!(
+                !is_trusted(&Path::new("/proc/1").metadata().unwrap()) || cfg!(target_os = "macos")
+            );
+            return;
+        }
+        let scratch = tempfile::tempdir().unwrap();
+        let root = &scratch.path().canonicalize().unwrap();
+        std::fs::create_dir_all(root.join("a/b")).unwrap();
+        std::fs::create_dir(root.join(".git")).unwrap();
+        for place in ["AGENTS.md", "a/AGENTS.md", "a/b/AGENTS.md"] {
+            std::fs::write(root.join(place), "text").unwrap();
+        }
+        assert_eq!(gathered(root, "a/b").len(), 3);
+        lchown(root.join("a/AGENTS.md"), Some(12_345), None).unwrap();
+        let ours = ["AGENTS.md: 4 bytes", "a/b/AGENTS.md: 4 bytes"];
+        assert_eq!(gathered(root, "a/b"), ours);
+        // A link of ours to a stranger's file is the stranger's word.
+        std::fs::remove_file(root.join("AGENTS.md")).unwrap();
+        std::os::unix::fs::symlink("a/AGENTS.md", root.join("AGENTS.md")).unwrap();
+        assert_eq!(gathered(root, "a/b"), ["a/b/AGENTS.md: 4 bytes"]);
+        // Whose `.git` is a stranger's is no repository.
+        lchown(root.join(".git"), Some(12_345), None).unwrap();
+        std::fs::remove_file(root.join("AGENTS.md")).unwrap();
+        std::fs::write(root.join("AGENTS.md"), "text").unwrap();
+        assert_eq!(gathered(root, "a/b"), ["a/b/AGENTS.md: 4 bytes"]);
+    }
+
+    #[test]
+    fn a_prompt_is_renewed_only_if_it_is_still_ours_and_has_changed() {
+        let scratch = tempfile::tempdir().unwrap();
+        let root = scratch.path().canonicalize().unwrap();
+        for chosen in [None, Some("Be brief.".into())] {
+            let mut prompt = SystemPrompt::new(&root, chosen);
+            let first = prompt.text(&["read"]);
+            assert_eq!(prompt.renewed(&first, &["read"]), None, "nothing has changed");
+            std::fs::write(root.join("AGENTS.md"), "Use tabs.").unwrap();
+            assert_eq!(prompt.renewed("Somebody's.", &["read"]), None, "not ours");
+            let second = prompt.renewed(&first, &["read"]).unwrap();
+            assert!(second.starts_with(first.trim_end()) && second.ends_with("Use tabs.\n"));
+            assert_eq!(prompt.renewed(&second, &["read"]), None, "once is enough");
+            std::fs::remove_file(root.join("AGENTS.md")).unwrap();
+            assert_eq!(prompt.renewed(&second, &["read"]), Some(first));
+        }
     }
 
     #[test]

@@ -17,7 +17,7 @@ use crate::{
     error::RpcError,
     fanout::{EventLog, LogLimits},
     idempotency::Idempotency,
-    instructions::for_other_tools,
+    instructions::{SystemPrompt, for_other_tools},
     model::{ModelCatalog, ModelUnavailable},
     protocol::{ContinueResult, QueueResult, SetConfigParams},
 };
@@ -42,6 +42,8 @@ struct Intake {
     /// Why no more work is taken.
     closed: Option<RpcError>,
     answers: Idempotency<QueueResult>,
+    /// As it was last put together; another one may have been set since.
+    prompt: SystemPrompt,
 }
 
 impl Session {
@@ -51,6 +53,7 @@ impl Session {
         instance_id: Arc<str>,
         cwd: PathBuf,
         options: AgentOptions,
+        prompt: SystemPrompt,
         tools: Vec<Arc<dyn Tool>>,
     ) -> Self {
         let agent = Agent::new(options);
@@ -68,7 +71,7 @@ impl Session {
             note(&session_id, &event);
             std::future::ready(Ok(()))
         });
-        let intake = Mutex::new(Intake { closed: None, answers: Idempotency::default() });
+        let intake = Mutex::new(Intake { closed: None, answers: Idempotency::default(), prompt });
         Session { id, cwd, agent, log, tools, intake }
     }
 
@@ -86,7 +89,9 @@ impl Session {
         let origin = input.origin.clone();
         let id = origin.as_ref().and_then(|origin| origin.client_message_id.as_deref());
         let content = input.content.clone();
-        intake.answers.once(id, method, &content, || {
+        let Intake { answers, prompt, .. } = &mut *intake;
+        answers.once(id, method, &content, || {
+            self.renew(prompt);
             let Accepted { disposition, run_id, message_id, position, seq, .. } =
                 self.agent.submit(input, intent)?;
             let answer =
@@ -100,9 +105,31 @@ impl Session {
     /// # Errors
     /// What the agent refused it with; the session is closed.
     pub(crate) fn continue_run(&self) -> Result<ContinueResult, RpcError> {
-        let _intake = self.intake()?;
+        self.renew(&mut self.intake()?.prompt);
         let run = self.agent.continue_run()?;
         Ok(ContinueResult { run_id: run.run_id(), seq: run.seq() })
+    }
+
+    /// Empties the transcript, and begins again with the instructions as they are now.
+    ///
+    /// # Errors
+    /// A run is active.
+    pub(crate) fn reset(&self) -> Result<u64, RpcError> {
+        self.renew(&mut self.lock().prompt);
+        Ok(self.agent.reset()?)
+    }
+
+    /// Before a run begins: what people have changed in their instructions counts from now on.
+    fn renew(&self, prompt: &mut SystemPrompt) {
+        let state = self.agent.snapshot().state;
+        if state.active_run().is_some() {
+            return;
+        }
+        if let Some(text) = prompt.renewed(&state.config.system_prompt, &state.config.tools) {
+            let change =
+                SettingsChange { system_prompt: Some(text.into()), ..SettingsChange::default() };
+            self.agent.configure(change);
+        }
     }
 
     /// Takes no more work from now on: `why` is what it is refused with.

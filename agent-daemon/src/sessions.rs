@@ -15,7 +15,7 @@ use agent_core::{AgentOptions, Limits, Model, RetryPolicy, SettingsChange, Tool,
 use crate::{
     config::{Configuration, LimitsTable},
     error::RpcError,
-    instructions::{default_prompt, gather, with_instructions},
+    instructions::SystemPrompt,
     model::ModelCatalog,
     protocol::{
         CreateSessionParams, CreateSessionResult, DEFAULT_SESSION, SessionSummary, SetConfigParams,
@@ -63,8 +63,9 @@ impl Sessions {
     pub fn new(blueprint: Blueprint, instance_id: Arc<str>) -> Self {
         let cwd = blueprint.configuration.cwd.clone();
         let tools = blueprint.tools_in(&cwd);
-        let options = blueprint.options(&cwd, tools.clone(), SettingsChange::default());
-        let main = Session::new(DEFAULT_SESSION.into(), instance_id.clone(), cwd, options, tools);
+        let (options, prompt) = blueprint.options(&cwd, tools.clone(), SettingsChange::default());
+        let id = DEFAULT_SESSION.into();
+        let main = Session::new(id, instance_id.clone(), cwd, options, prompt, tools);
         let table = Table {
             sessions: vec![Arc::new(main)],
             closed_ids: HashSet::new(),
@@ -128,7 +129,7 @@ impl Sessions {
         let tools = self.blueprint.tools_in(&cwd);
         let settings = SetConfigParams::from(params.clone());
         let change = resolve(&settings, self.catalog(), &tools)?;
-        let options = self.blueprint.options(&cwd, tools.clone(), change);
+        let (options, prompt) = self.blueprint.options(&cwd, tools.clone(), change);
 
         let mut table = self.lock();
         if let Some(why) = &table.closed {
@@ -152,7 +153,7 @@ impl Sessions {
             return Err(RpcError::TooManySessions { limit });
         }
         let instance_id = table.instance_of(&id, &self.instance_id);
-        let session = Session::new(id.clone(), instance_id, cwd, options, tools);
+        let session = Session::new(id.clone(), instance_id, cwd, options, prompt, tools);
         tracing::info!(session = %id, cwd = %session.cwd.display(), "session created");
         table.sessions.push(Arc::new(session));
         Ok(CreateSessionResult { session_id: id.to_string(), created: true })
@@ -201,13 +202,15 @@ impl Blueprint {
         cwd: &Path,
         tools: Vec<Arc<dyn Tool>>,
         asked: SettingsChange,
-    ) -> AgentOptions {
+    ) -> (AgentOptions, SystemPrompt) {
         let Configuration { session, limits, retry, tools: policy, .. } = &self.configuration;
         let tools = asked.tools.unwrap_or(tools);
-        let system_prompt = asked.system_prompt.as_ref().or(session.system_prompt.as_ref());
-        AgentOptions {
+        let names: Vec<&str> = tools.iter().map(|tool| tool.spec().name.as_str()).collect();
+        let prompt =
+            SystemPrompt::new(cwd, asked.system_prompt.or_else(|| session.system_prompt.clone()));
+        let options = AgentOptions {
             model: asked.model.unwrap_or_else(|| self.model.clone()),
-            system_prompt: system_prompt_of(system_prompt, cwd, &tools),
+            system_prompt: prompt.text(&names).into(),
             tools,
             hooks: None,
             thinking_level: asked.thinking_level.unwrap_or(session.thinking_level),
@@ -223,7 +226,8 @@ impl Blueprint {
                 base_delay: Duration::from_millis(retry.base_delay_ms),
                 max_delay: Duration::from_millis(retry.max_delay_ms),
             },
-        }
+        };
+        (options, prompt)
     }
 }
 
@@ -284,16 +288,6 @@ impl From<CreateSessionParams> for SetConfigParams {
             meta: params.meta,
         }
     }
-}
-
-/// The prompt that was chosen, or ours, and what the project asks of its agents.
-fn system_prompt_of(chosen: Option<&Arc<str>>, cwd: &Path, tools: &[Arc<dyn Tool>]) -> Arc<str> {
-    let tools: Vec<&str> = tools.iter().map(|tool| tool.spec().name.as_str()).collect();
-    let prompt = match chosen {
-        Some(chosen) => chosen.to_string(),
-        None => default_prompt(cwd, &tools),
-    };
-    with_instructions(&prompt, &gather(cwd)).into()
 }
 
 /// The error for a session that is not there, or no longer.

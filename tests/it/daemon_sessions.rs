@@ -124,6 +124,55 @@ async fn the_default_prompt_names_the_tools_that_there_are() {
 }
 
 #[tokio::test]
+async fn instructions_are_read_again_when_a_run_begins_and_at_a_reset() {
+    let daemon = InMemory::new(says(6));
+    let mut peer = daemon.connect();
+    let file = daemon.directory().join("AGENTS.md");
+    async fn prompt_of(peer: &mut Peer) -> (Value, String) {
+        let state = peer.ask("getState", json!({ "sessionId": "s" })).await;
+        let prompt = &state["state"]["config"]["systemPrompt"];
+        (state["seq"].clone(), prompt.as_str().unwrap().to_owned())
+    }
+    peer.ask("createSession", json!({ "sessionId": "s" })).await;
+    let (_, plain) = prompt_of(&mut peer).await;
+    run(&mut peer, "s", "x").await;
+    let (after_one, same) = prompt_of(&mut peer).await;
+    assert_eq!(same, plain);
+
+    std::fs::write(&file, "Use tabs.").unwrap();
+    assert_eq!(prompt_of(&mut peer).await.1, plain, "not before a run");
+    run(&mut peer, "s", "x").await;
+    let (after_two, instructed) = prompt_of(&mut peer).await;
+    assert!(instructed.starts_with(plain.trim_end()) && instructed.contains("Use tabs."));
+    let events = |from: &Value, to: &Value| to.as_u64().unwrap() - from.as_u64().unwrap();
+    assert_eq!(events(&after_one, &after_two), after_one.as_u64().unwrap() + 1, "one change more");
+
+    run(&mut peer, "s", "x").await;
+    let (after_three, _) = prompt_of(&mut peer).await;
+    assert_eq!(events(&after_two, &after_three), after_one.as_u64().unwrap(), "nothing changed");
+
+    std::fs::write(&file, "Use blanks.").unwrap();
+    peer.ask("reset", json!({ "sessionId": "s" })).await;
+    let (after_reset, reset) = prompt_of(&mut peer).await;
+    assert!(reset.contains("Use blanks.") && !reset.contains("Use tabs."), "{reset}");
+    assert_eq!(events(&after_three, &after_reset), 2);
+
+    // Other tools: still the default prompt, so the instructions still follow.
+    peer.ask("setConfig", json!({ "sessionId": "s", "tools": ["read"] })).await;
+    std::fs::remove_file(&file).unwrap();
+    run(&mut peer, "s", "x").await;
+    let (_, without) = prompt_of(&mut peer).await;
+    assert!(without.contains("Your tools: read.") && !without.contains("Use"), "{without}");
+
+    // What somebody has set stays as it is.
+    peer.ask("setConfig", json!({ "sessionId": "s", "systemPrompt": "Be brief." })).await;
+    std::fs::write(&file, "Use tabs.").unwrap();
+    run(&mut peer, "s", "x").await;
+    peer.ask("reset", json!({ "sessionId": "s" })).await;
+    assert_eq!(prompt_of(&mut peer).await.1, "Be brief.");
+}
+
+#[tokio::test]
 async fn a_new_session_begins_with_the_settings_it_was_made_with() {
     let daemon = InMemory::with(says(0), None, "[session]\nmax_turns = 5\nwhen_idle = 'hold'");
     let mut peer = daemon.connect();

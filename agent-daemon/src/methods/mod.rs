@@ -235,7 +235,7 @@ fn list_models(call: Call<'_>, params: SessionParams) -> Answer<ListModels> {
 }
 
 fn reset(call: Call<'_>, params: SessionParams) -> Answer<Reset> {
-    let seq = call.session(&params.session_id)?.agent.reset()?;
+    let seq = call.session(&params.session_id)?.reset()?;
     Ok(SeqResult { seq })
 }
 
