@@ -23,9 +23,10 @@ fn the_corpus_of_connections_holds() {
     corpus("connection").iter().for_each(|input| check_connection(input));
 }
 
-const METHODS: [&str; 24] = [
+const METHODS: [&str; 25] = [
     "initialize",
     "shutdown",
+    "exit",
     "prompt",
     "continue",
     "steer",

@@ -232,10 +232,11 @@ impl Expected {
                     None => break,
                 },
             };
-            if !expect(frame, &mut in_order, &mut aside) {
+            let goes_on = expect(frame, &mut in_order, &mut aside);
+            framing = decoder.framing().unwrap_or(framing);
+            if !goes_on {
                 break;
             }
-            framing = decoder.framing().unwrap_or(framing);
         }
         Expected { framing, in_order, aside }
     }
@@ -279,12 +280,14 @@ fn expect(frame: Frame<'_>, in_order: &mut Vec<String>, aside: &mut Vec<String>)
         Incoming::Request(request) => {
             let waits = [WaitForIdle::NAME, CloseSession::NAME, Shutdown::NAME];
             match request.id {
-                None => return request.method != EXIT,
+                None => {}
                 Some(id) if waits.contains(&&*request.method) => {
                     aside.push(one_line(id.to_owned()))
                 }
                 Some(id) => in_order.push(one_line(id.to_owned())),
             }
+            // 1.6: one that has an id is answered, and ends the conversation all the same.
+            return request.method != EXIT;
         }
     }
     true
