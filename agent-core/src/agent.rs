@@ -99,7 +99,7 @@ impl Agent {
     /// # Errors
     /// See [`SubmitError`]; nothing has changed then.
     pub fn submit(&self, input: Input, intent: Intent) -> Result<Accepted, SubmitError> {
-        if input.content.iter().all(Block::is_empty) {
+        if input.content.iter().all(Block::is_blank) {
             return Err(SubmitError::EmptyInput);
         }
         self.publisher.step(|core| {

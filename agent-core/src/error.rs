@@ -29,8 +29,8 @@ impl WrongRun {
 /// Why input was not accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SubmitError {
-    /// There is nothing in it.
-    #[error("the input is empty: it takes at least one block that is not empty")]
+    /// There is nothing in it, or nothing but white space.
+    #[error("the input is empty: it takes a picture, or text that is more than white space")]
     EmptyInput,
     /// A run is active, or about to end.
     #[error(transparent)]

@@ -235,10 +235,25 @@ impl Block {
         }
     }
 
-    /// Whether the block says nothing.
+    /// Whether the block has no content at all.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
+
+    /// Whether the block says nothing: it is empty, or a text of nothing but white space and
+    /// characters that are never seen. Providers refuse such a message, or never get to see it.
+    pub fn is_blank(&self) -> bool {
+        match self {
+            Block::Text { text } => text.chars().all(is_unseen),
+            block => block.is_empty(),
+        }
+    }
+}
+
+/// White space, control characters, zero-width spaces and joiners, byte order marks.
+fn is_unseen(letter: char) -> bool {
+    let has_no_width = matches!(letter, '\u{200b}'..='\u{200d}' | '\u{2060}' | '\u{feff}');
+    letter.is_whitespace() || letter.is_control() || has_no_width
 }
 
 /// The text blocks of some content, joined by line feeds.

@@ -10,6 +10,10 @@ use jsonrpsee::types::ErrorObjectOwned;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+/// What is wrong with input that says nothing.
+pub(crate) const EMPTY_INPUT: &str =
+    "it is empty or nothing but white space; expected text or an image";
+
 /// What a call may be refused with. Its text is for people and says what to do; clients branch on
 /// the code or on `data.kind`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize, JsonSchema)]
@@ -279,7 +283,7 @@ impl From<QueueFull> for RpcError {
 impl From<SubmitError> for RpcError {
     fn from(error: SubmitError) -> Self {
         match error {
-            SubmitError::EmptyInput => RpcError::invalid_param("input", "it is empty"),
+            SubmitError::EmptyInput => RpcError::invalid_param("input", EMPTY_INPUT),
             SubmitError::Busy(busy) => busy.into(),
             SubmitError::NotRunning => RpcError::NotRunning,
             SubmitError::WrongRun(wrong) => wrong.into(),

@@ -235,3 +235,34 @@ async fn another_version_is_refused_as_such_whatever_else_it_says() {
     assert_eq!(code, -32602);
     assert!(data["problem"].as_str().unwrap().contains("clientInfo"), "{data}");
 }
+
+/// 3.4: some providers refuse a request with such a message, and the others never see it.
+#[tokio::test]
+async fn input_of_nothing_but_white_space_is_refused_wherever_input_is_taken() {
+    let (_daemon, mut peer, gate) = in_a_run().await;
+    for input in [
+        json!(" \t\r\n"),
+        json!("\u{a0}\u{3000}"),
+        json!([{ "type": "text", "text": "\n" }, { "type": "text", "text": "" }]),
+        json!([]),
+    ] {
+        for (method, params) in [
+            ("prompt", json!({ "input": input, "onBusy": "steer" })),
+            ("prompt", json!({ "input": input, "onBusy": "followUp" })),
+            ("steer", json!({ "input": input })),
+            ("followUp", json!({ "input": input, "whenIdle": "hold" })),
+        ] {
+            let (code, data) = peer.refused(method, params).await;
+            assert_eq!((code, &data["field"]), (-32602, &json!("input")), "{method} {input}");
+        }
+    }
+    // A picture speaks for itself, and text keeps the white space that it has.
+    let picture = json!({ "type": "image", "mimeType": "image/png", "data": "AA==" });
+    let input = json!([{ "type": "text", "text": " \n" }, picture]);
+    peer.ask("steer", json!({ "input": input })).await;
+    peer.ask("steer", json!({ "input": "  indented\n" })).await;
+    let steering = peer.ask("clearQueues", json!({})).await["steering"].clone();
+    assert_eq!(steering[0]["content"], json!([picture]));
+    assert_eq!(steering[1]["content"][0]["text"], "  indented\n");
+    gate.release();
+}

@@ -606,3 +606,18 @@ async fn undelivered_input_can_be_prompted_again_inside_run_end() {
     expect![[r#"user "go" | assistant[error] "x" | user "now" | assistant[stop] "two""#]]
         .assert_eq(&play.transcript());
 }
+
+// 2.1
+#[tokio::test]
+async fn input_that_shows_nothing_is_refused_and_changes_nothing() {
+    let agent = Script::new().play().await.agent;
+    let before = agent.snapshot().seq;
+    for text in ["", " ", "\r\n\t", "\u{a0}\u{2029}\u{3000}", "\u{feff}", "\u{200b}\u{1b}\0"] {
+        for input in [vec![], vec![Block::text(text)], vec![Block::text(text), Block::text(" ")]] {
+            let refused = agent.submit(input.into(), Intent::Prompt { on_busy: OnBusy::Reject });
+            assert_eq!(refused.map(|_| ()).unwrap_err(), SubmitError::EmptyInput, "{text:?}");
+        }
+        assert_eq!(agent.follow_up(text).map(|_| ()), Err(SubmitError::EmptyInput));
+    }
+    assert_eq!(agent.snapshot().seq, before);
+}

@@ -6,7 +6,7 @@
 use agent_core::Block;
 use base64::{Engine, engine::general_purpose::STANDARD};
 
-use crate::error::RpcError;
+use crate::error::{EMPTY_INPUT, RpcError};
 
 /// The most bytes of text in one message.
 pub(super) const MAX_TEXT: u64 = 1 << 20;
@@ -17,7 +17,8 @@ const MAX_BLOCKS: usize = 1_024;
 /// The kinds of images that models read.
 const MIME_TYPES: [&str; 4] = ["image/png", "image/jpeg", "image/gif", "image/webp"];
 
-/// Checks what a user says, and drops blocks of empty text, which some providers refuse.
+/// Checks what a user says, and drops blocks of nothing but white space, which some providers
+/// refuse and which no model would be sent.
 ///
 /// # Errors
 /// The field that is wrong, or that there is too much.
@@ -47,9 +48,9 @@ pub(super) fn checked(content: Vec<Block>) -> Result<Vec<Block>, RpcError> {
         }
     }
     let mut content = content;
-    content.retain(|block| !matches!(block, Block::Text { text } if text.is_empty()));
+    content.retain(|block| !block.is_blank());
     match content.is_empty() {
-        true => Err(RpcError::invalid_param("input", "it is empty; expected text or an image")),
+        true => Err(RpcError::invalid_param("input", EMPTY_INPUT)),
         false => Ok(content),
     }
 }
@@ -144,10 +145,19 @@ mod tests {
 
     #[test]
     fn empty_input_is_refused_and_empty_text_beside_something_is_dropped() {
-        for nothing in [vec![], vec![Block::text("")]] {
+        let blank = " \t\r\n\u{a0}\u{2003}\u{2028}\u{3000}\u{feff}\u{200b}\0";
+        for nothing in [
+            vec![],
+            vec![Block::text("")],
+            vec![Block::text(blank)],
+            vec![Block::text(" "), Block::text("\n")],
+        ] {
             assert!(refused(nothing).contains("`input`: it is empty"));
         }
-        let said = checked(vec![Block::text(""), Block::text("x")]);
-        assert_eq!(said.unwrap(), [Block::text("x")]);
+        let picture = Block::image("image/png", "AA==");
+        let said = checked(vec![Block::text(""), Block::text(" x\n"), Block::text(blank)]);
+        assert_eq!(said.unwrap(), [Block::text(" x\n")]);
+        let said = checked(vec![Block::text(blank), picture.clone()]);
+        assert_eq!(said.unwrap(), [picture]);
     }
 }
