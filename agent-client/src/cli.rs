@@ -8,6 +8,7 @@ use crate::{
     arguments::Arguments,
     commands::{self, remark},
     exit::{Exit, Failure},
+    harmless::harmless_json,
     start::DAEMON_ARGUMENT,
 };
 
@@ -22,7 +23,10 @@ pub fn cli_main() -> ExitCode {
     if std::env::args_os().nth(1).is_some_and(|argument| argument == DAEMON_ARGUMENT) {
         return daemon();
     }
-    let arguments = Arguments::parse();
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => return misused(&error),
+    };
     let json = arguments.json;
     // One thread beside this one: while we write to someone who does not read, it goes on.
     let runtime =
@@ -35,10 +39,23 @@ pub fn cli_main() -> ExitCode {
     ExitCode::from(exit as u8)
 }
 
+fn misused(error: &clap::Error) -> ExitCode {
+    match error.use_stderr() {
+        // It quotes the arguments, which may be names of files.
+        true => remark(error.render().to_string().trim_end()),
+        // Nobody is left to tell when this fails.
+        false => drop(error.print()),
+    }
+    ExitCode::from(error.exit_code() as u8)
+}
+
 fn complain(failure: &Failure, json: bool) -> Exit {
     match failure.object() {
         _ if failure.is_quiet() => {}
-        Some(object) if json => remark(&serde_json::to_string(object).unwrap_or_default()),
+        Some(object) if json => {
+            let json = serde_json::to_string(object).unwrap_or_default();
+            remark(&harmless_json(&json));
+        }
         _ => remark(&format!("agent-client: {failure}")),
     }
     failure.exit()

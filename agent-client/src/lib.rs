@@ -4,6 +4,9 @@
 //! see, and `commands` what they can ask for.
 
 mod arguments;
+// Both programs show what others wrote.
+use agent_daemon::harmless;
+
 mod attach;
 mod catch_up;
 mod cli;
@@ -12,7 +15,6 @@ mod commands;
 pub mod connect;
 mod exit;
 pub mod fold;
-mod harmless;
 pub mod mirror;
 mod render;
 mod screen;

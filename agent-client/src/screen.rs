@@ -1,14 +1,18 @@
 //! The answer on stdout, everything else on stderr.
 //!
 //! Owns: where the cursors are, so that lines do not run into each other when both are the same
-//! terminal. Never: colours what is not a terminal's.
+//! terminal. Never: colours what is not a terminal's, or lets anything but its own colours through
+//! that a terminal would obey.
 
 use std::{
     io::{self, IsTerminal, Write},
     os::fd::AsFd,
 };
 
-use crate::render::{Piece, Tone};
+use crate::{
+    harmless::harmless,
+    render::{Piece, Tone},
+};
 
 /// Where people see what happens.
 pub struct Screen {
@@ -81,7 +85,7 @@ impl Screen {
         if self.is_thinking {
             self.end_note()?;
         }
-        self.answers.write_all(text.as_bytes())?;
+        self.answers.write_all(harmless(text).as_bytes())?;
         self.answer_is_open = !text.ends_with('\n');
         Ok(())
     }
@@ -101,13 +105,13 @@ impl Screen {
             self.notes.write_all(mark.as_bytes())?;
         }
         self.note_is_open = !text.ends_with('\n');
-        let text = paint(text, "2", self.has_colors);
+        let text = paint(&harmless(text), "2", self.has_colors);
         self.notes.write_all(text.as_bytes())
     }
 
     fn line(&mut self, tone: Tone, text: &str) -> io::Result<()> {
         self.begin_note()?;
-        let text = paint(text, code(tone), self.has_colors);
+        let text = paint(&harmless(text), code(tone), self.has_colors);
         writeln!(self.notes, "{text}")
     }
 

@@ -6,7 +6,7 @@
 use agent_core::{Block, text_of};
 use serde_json::Value;
 
-use crate::harmless::{harmless, last_written, one_line};
+use crate::harmless::{harmless, one_line};
 
 /// How many lines of a command's output are shown: its end says how it went.
 const TAIL_LINES: usize = 6;
@@ -90,6 +90,12 @@ fn shown(line: &str) -> String {
     shorten(&harmless(last_written(line)).replace('\t', "    "))
 }
 
+/// What a terminal would show of a line that was written over and over, as progress bars are.
+fn last_written(line: &str) -> &str {
+    let line = line.trim_end_matches('\r');
+    line.rsplit('\r').next().unwrap_or(line)
+}
+
 fn shorten(line: &str) -> String {
     let line = line.trim_end();
     match line.char_indices().nth(LINE_CHARS) {
@@ -132,6 +138,13 @@ mod tests {
         assert_eq!(result("read", &content), ["1", "2", "3", "… 6 more lines", "[image/png]"]);
         assert_eq!(result("read", &[Block::text("one\n\n")]), ["one"]);
         assert_eq!(result("read", &[Block::text("")]), [""; 0]);
+    }
+
+    #[test]
+    fn a_line_that_was_written_over_shows_its_last_state() {
+        assert_eq!(last_written(" 10%\r 50%\r100%\r"), "100%");
+        assert_eq!(last_written("plain"), "plain");
+        assert_eq!(last_written(""), "");
     }
 
     #[test]

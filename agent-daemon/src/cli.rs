@@ -9,6 +9,7 @@ use clap::{Parser, Subcommand};
 
 use crate::{
     config::{Configuration, Flags, Surroundings},
+    harmless::harmless,
     paths::Directories,
     run, schema,
 };
@@ -49,7 +50,11 @@ where
         Ok(Cli { flags, command: None }) => start(flags),
         Err(error) => {
             // Nobody is left to tell when this fails.
-            let _ = error.print();
+            let _ = match error.use_stderr() {
+                // It quotes the arguments, which may be names of files.
+                true => write!(std::io::stderr(), "{}", harmless(&error.render().to_string())),
+                false => error.print(),
+            };
             ExitCode::from(error.exit_code() as u8)
         }
     }
@@ -108,6 +113,6 @@ fn start(flags: Flags) -> ExitCode {
 
 fn refuse(problem: &str) -> ExitCode {
     // Not the log: whoever starts the daemon must see it, whatever the level.
-    let _ = writeln!(std::io::stderr(), "agent-daemon: {problem}");
+    let _ = writeln!(std::io::stderr(), "agent-daemon: {}", harmless(problem));
     ExitCode::from(UNUSABLE)
 }

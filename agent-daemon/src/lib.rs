@@ -13,6 +13,7 @@ mod descriptors;
 pub mod entry;
 pub mod error;
 pub mod fanout;
+pub mod harmless;
 mod idempotency;
 pub mod instructions;
 pub mod logging;

@@ -1,7 +1,7 @@
 //! The log, on stderr.
 //!
 //! Owns: its level, its shape and the thread that writes it.
-//! Never: makes the daemon wait for whoever should read stderr; what does not fit is counted and
+//! Never: lets a name or a message through that a terminal would obey; makes the daemon wait for whoever should read stderr; what does not fit is counted and
 //! dropped. Never stdout, which is the protocol's.
 
 use std::{
@@ -16,6 +16,11 @@ use std::{
 
 use clap::ValueEnum;
 use tracing_subscriber::{EnvFilter, fmt::MakeWriter};
+
+use self::harmless_lines::{HarmlessJson, harmless_fields};
+use crate::harmless::{harmless, harmless_json};
+
+mod harmless_lines;
 
 /// How many lines may wait for stderr.
 const WAITING_LINES: usize = 1_024;
@@ -63,9 +68,10 @@ impl LogSettings {
     /// Says something that the log's level must not hide, such as an address.
     pub fn announce(&self, message: &str) {
         let line = match self.format {
-            LogFormat::Text => format!("agent-daemon: {message}"),
+            LogFormat::Text => format!("agent-daemon: {}", harmless(message)),
             LogFormat::Json => {
-                serde_json::json!({ "level": "INFO", "fields": { "message": message } }).to_string()
+                let line = serde_json::json!({ "level": "INFO", "fields": { "message": message } });
+                harmless_json(&line.to_string()).into_owned()
             }
         };
         // stderr may be gone; then there is nobody to tell.
@@ -79,8 +85,11 @@ impl LogSettings {
         let filter = EnvFilter::new(&self.filter);
         let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(writer);
         let started = match self.format {
-            LogFormat::Text => builder.with_ansi(io::stderr().is_terminal()).try_init(),
-            LogFormat::Json => builder.json().with_ansi(false).try_init(),
+            LogFormat::Text => builder
+                .with_ansi(io::stderr().is_terminal())
+                .fmt_fields(harmless_fields())
+                .try_init(),
+            LogFormat::Json => builder.json().with_ansi(false).map_writer(HarmlessJson).try_init(),
         };
         // Not an error: whoever embeds us sees our events in its own log.
         drop(started);

@@ -22,6 +22,7 @@ mod models;
 mod peers;
 mod process_arguments;
 mod process_client;
+mod process_harmless;
 mod process_model;
 mod process_network;
 mod process_secrets;

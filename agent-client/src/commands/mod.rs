@@ -1,7 +1,7 @@
 //! What the user can ask for: one short function for each command.
 //!
 //! Owns: what the commands have in common: which daemon, which session, which kind of output.
-//! Never: anything on stdout but an answer, a result or JSON.
+//! Never: anything on stdout but an answer, a result or JSON, or anywhere what a terminal would obey.
 
 use std::{
     io::{self, Write},
@@ -16,6 +16,7 @@ use crate::{
     client::Client,
     connect::{Connector, Endpoint},
     exit::{Exit, Failure},
+    harmless::{harmless, harmless_json},
     session::SessionChoice,
 };
 
@@ -169,16 +170,21 @@ impl Context {
 /// Says something beside stdout.
 pub(crate) fn remark(text: &str) {
     // Whoever has closed stderr does not want to know.
-    let _ = writeln!(io::stderr(), "{text}");
+    let _ = writeln!(io::stderr(), "{}", harmless(text));
 }
 
-/// Prints a line on stdout.
-fn line(text: &str) -> io::Result<()> {
-    write(&format!("{text}\n"))
+/// Prints a JSON text as a line on stdout: the very values that were sent, though what a terminal
+/// would obey is escaped. Also into a pipe, since many a pipe ends on a terminal.
+fn line(json: &str) -> io::Result<()> {
+    put(&format!("{}\n", harmless_json(json)))
 }
 
-/// Prints on stdout.
+/// Prints text on stdout.
 fn write(text: &str) -> io::Result<()> {
+    put(&harmless(text))
+}
+
+fn put(text: &str) -> io::Result<()> {
     let mut stdout = io::stdout().lock();
     stdout.write_all(text.as_bytes())?;
     stdout.flush()
