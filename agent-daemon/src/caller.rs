@@ -8,6 +8,8 @@ use std::sync::{
     atomic::{AtomicBool, Ordering},
 };
 
+use tokio_util::sync::CancellationToken;
+
 use crate::{
     error::RpcError, fanout::EventLog, outbox::Outbox, protocol::SubscribeParams, server::Server,
     transport::Transport,
@@ -20,18 +22,25 @@ pub struct Caller {
     transport: Transport,
     server: Arc<Server>,
     client: OnceLock<Arc<str>>,
-    is_authorized: AtomicBool,
+    /// Fires when the peer may speak.
+    authorized: CancellationToken,
+    has_shown_no_token: AtomicBool,
     has_shut_down: AtomicBool,
     pub(crate) outbox: Outbox,
 }
 
 impl Caller {
     pub(crate) fn new(server: Arc<Server>, transport: Transport) -> Arc<Self> {
+        let authorized = CancellationToken::new();
+        if !transport.needs_token() {
+            authorized.cancel();
+        }
         Arc::new(Caller {
             connection: server.open(),
             transport,
             client: OnceLock::new(),
-            is_authorized: AtomicBool::new(!transport.needs_token()),
+            authorized,
+            has_shown_no_token: AtomicBool::new(false),
             has_shut_down: AtomicBool::new(false),
             outbox: Outbox::new(server.limits.outbox),
             server,
@@ -61,21 +70,33 @@ impl Caller {
     /// Lets the peer in, if its transport needs no token or this is it.
     ///
     /// # Errors
-    /// It is not, or there is none. Everything but `initialize` stays refused.
+    /// It is not, or there is none. A peer that has not been let in before loses its connection.
     pub fn authorize(&self, token: Option<&str>) -> Result<(), RpcError> {
         if self.transport.needs_token() {
-            let expected = self.server.token.as_ref().ok_or(RpcError::Unauthorized)?;
-            if !expected.is(token.unwrap_or_default()) {
+            let expected = self.server.token.as_ref();
+            if !expected.is_some_and(|expected| expected.is(token.unwrap_or_default())) {
+                self.has_shown_no_token.store(true, Ordering::Relaxed);
+                self.server.strangers.note("a wrong token, or none");
                 return Err(RpcError::Unauthorized);
             }
         }
-        self.is_authorized.store(true, Ordering::Relaxed);
+        self.authorized.cancel();
         Ok(())
+    }
+
+    /// Whether the peer has tried to get in and has to go.
+    pub(crate) fn is_turned_away(&self) -> bool {
+        self.has_shown_no_token.load(Ordering::Relaxed) && !self.is_authorized()
+    }
+
+    /// Completes when the peer may do anything but `initialize`.
+    pub(crate) async fn authorized(&self) {
+        self.authorized.cancelled().await;
     }
 
     /// Whether the peer may do anything but `initialize`.
     pub fn is_authorized(&self) -> bool {
-        self.is_authorized.load(Ordering::Relaxed)
+        self.authorized.is_cancelled()
     }
 
     /// Keeps the name that the peer gives itself.

@@ -27,6 +27,9 @@ use crate::{
 /// Without an id, these would be carried out for nobody (1.4).
 const USELESS_WITHOUT_ID: [&str; 2] = [Initialize::NAME, Subscribe::NAME];
 
+/// How many messages a peer may send before it shows the token that it needs.
+const STRANGE_MESSAGES: u32 = 32;
+
 /// How every answer of the method table begins; the caller's own id takes the place of the null.
 const NULL_ID_HEAD: &str = r#"{"jsonrpc":"2.0","id":null,"#;
 
@@ -35,6 +38,8 @@ pub(crate) struct Calls {
     caller: Arc<Caller>,
     tasks: JoinSet<()>,
     waiting: Vec<WaitingCall>,
+    /// Messages of a peer that has not shown its token.
+    strange_messages: u32,
 }
 
 struct WaitingCall {
@@ -50,17 +55,31 @@ pub(crate) enum Then {
     GoOn,
     /// It said `exit`.
     Exit,
+    /// It has no token, and has to go.
+    TurnAway,
     /// It closed its WebSocket.
     Close,
 }
 
 impl Calls {
     pub(crate) fn new(caller: Arc<Caller>) -> Self {
-        Calls { caller, tasks: JoinSet::new(), waiting: Vec::new() }
+        Calls { caller, tasks: JoinSet::new(), waiting: Vec::new(), strange_messages: 0 }
     }
 
     /// Carries out what a frame asks for.
     pub(crate) fn take(&mut self, frame: Frame<'_>) -> Then {
+        let then = self.take_in(frame);
+        if !self.caller.is_authorized() {
+            self.strange_messages += 1;
+        }
+        let is_too_much = self.strange_messages > STRANGE_MESSAGES && !self.caller.is_authorized();
+        match then {
+            Then::GoOn if self.caller.is_turned_away() || is_too_much => Then::TurnAway,
+            then => then,
+        }
+    }
+
+    fn take_in(&mut self, frame: Frame<'_>) -> Then {
         let text = match frame {
             Frame::Message(text) => text,
             Frame::NotText => {

@@ -22,7 +22,7 @@ use crate::{
     outbox::{Batch, Outbox},
     protocol::{Method, Shutdown},
     server::Server,
-    transport::Transport,
+    transport::{Seat, Transport},
 };
 
 /// How long a connection that ends for its peer's fault goes on writing.
@@ -46,7 +46,7 @@ pub enum Ending {
     },
     /// [`Server::stop`] was called.
     Stopped,
-    /// The peer did not show the token in time.
+    /// The peer did not show the token: not in time, another one, or others wanted its place.
     Unauthorized,
     /// The peer closed its WebSocket.
     Closed,
@@ -79,6 +79,8 @@ pub struct Connection<R, W> {
     hangup: Hangup,
     /// and after the end of its input.
     late_hangup: Hangup,
+    /// The peer's place among the strangers, until it shows the token.
+    seat: Option<Seat>,
     span: tracing::Span,
 }
 
@@ -133,6 +135,7 @@ where
             output: Output { writer, batch: Batch::default(), written: 0, stall },
             hangup: Box::pin(std::future::pending()),
             late_hangup: Box::pin(std::future::pending()),
+            seat: None,
             server,
             caller,
             span,
@@ -151,25 +154,36 @@ where
         self
     }
 
+    /// Serves the peer as a stranger at first, until it shows the token.
+    pub(crate) fn with_seat(mut self, seat: Seat) -> Self {
+        self.seat = Some(seat);
+        self
+    }
+
     /// Serves the peer until it ends, or must be ended. At the end of the input, calls that wait
     /// are answered first. What waits for subscriptions is left to [`finish`](Self::finish).
     pub async fn serve(&mut self) -> Ending {
         let span = self.span.clone();
         let ending = self.serve_in_span().instrument(span.clone()).await;
-        span.in_scope(|| tracing::info!(?ending, "connection ended"));
+        match self.caller.is_authorized() {
+            true => span.in_scope(|| tracing::info!(?ending, "connection ended")),
+            // Anybody can make many of these.
+            false => span.in_scope(|| tracing::debug!(?ending, "a stranger's connection ended")),
+        }
         ending
     }
 
     async fn serve_in_span(&mut self) -> Ending {
         tracing::debug!("connection opened");
-        let Connection { server, caller, calls, input, output, hangup, late_hangup, .. } = self;
+        let Connection { server, caller, calls, input, output, hangup, late_hangup, seat, .. } =
+            self;
         let outbox = &caller.outbox;
         let ending = tokio::select! {
             ending = input.run(caller, calls, late_hangup) => ending,
             // It never ends well.
             Err(error) = output.run(outbox, UntilWhen::Forever) => Ending::PeerGone(error),
             () = hangup => Ending::PeerGone(io::ErrorKind::BrokenPipe.into()),
-            () = unauthorized(caller) => Ending::Unauthorized,
+            () = unauthorized(caller, seat) => Ending::Unauthorized,
             () = server.stop.cancelled() => Ending::Stopped,
         };
         let patience = match ending {
@@ -197,7 +211,7 @@ where
                 LAST_WRITE
             }
         };
-        let Connection { caller, output, span, .. } = &mut self;
+        let Connection { caller, output, seat, span, .. } = &mut self;
         let written = async {
             output.run(&caller.outbox, UntilWhen::Drained).await?;
             if caller.transport() == Transport::WebSocket {
@@ -206,8 +220,15 @@ where
             }
             output.writer.shutdown().await
         };
+        let written = async {
+            tokio::select! {
+                biased;
+                written = written.instrument(span.clone()) => written,
+                () = over(seat) => Err(io::ErrorKind::TimedOut.into()),
+            }
+        };
         // A peer that does not take its last bytes loses them.
-        if !matches!(timeout(last_write, written.instrument(span.clone())).await, Ok(Ok(()))) {
+        if !matches!(timeout(last_write, written).await, Ok(Ok(()))) {
             span.in_scope(|| tracing::debug!("the last bytes were not taken"));
         }
     }
@@ -220,11 +241,33 @@ impl<R, W> Drop for Connection<R, W> {
     }
 }
 
-/// Completes when the peer has had its time to show the token and has not.
-async fn unauthorized(caller: &Caller) {
-    tokio::time::sleep(caller.server().limits.authorization).await;
-    if caller.is_authorized() {
-        std::future::pending().await
+/// Completes when the peer has had its time to show the token and has not. Once it has, it keeps
+/// one of the places for connections.
+async fn unauthorized(caller: &Caller, seat: &mut Option<Seat>) {
+    let patience = caller.server().limits.authorization;
+    let has_to_go = async {
+        match seat.as_ref() {
+            Some(seat) => seat.over().await,
+            None => tokio::time::sleep(patience).await,
+        }
+    };
+    tokio::select! {
+        biased;
+        () = caller.authorized() => {}
+        () = has_to_go => return,
+    }
+    let _place = match seat.take() {
+        Some(_) => Some(caller.server().place().await),
+        None => None,
+    };
+    std::future::pending().await
+}
+
+/// Completes when a stranger has to go; never for anybody else.
+async fn over(seat: &Option<Seat>) {
+    match seat {
+        Some(seat) => seat.over().await,
+        None => std::future::pending().await,
     }
 }
 
@@ -268,6 +311,7 @@ impl<R: AsyncRead + Unpin> Input<R> {
                 match then {
                     Err(error) => return Ending::Unreadable(error),
                     Ok(Then::Exit) => return EXIT,
+                    Ok(Then::TurnAway) => return Ending::Unauthorized,
                     Ok(Then::Close) => return Ending::Closed,
                     Ok(Then::GoOn) => {}
                 }
@@ -282,6 +326,7 @@ impl<R: AsyncRead + Unpin> Input<R> {
         self.decoder.framing().inspect(|framing| caller.outbox.set_framing(*framing));
         match then {
             Some(Then::Exit) => EXIT,
+            Some(Then::TurnAway) => Ending::Unauthorized,
             Some(Then::Close) => Ending::Closed,
             Some(Then::GoOn) | None => Ending::EndOfInput,
         }

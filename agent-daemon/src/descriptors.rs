@@ -23,6 +23,11 @@ pub(crate) fn raise_limit() {
     }
 }
 
+/// How many descriptors we may have open.
+pub(crate) fn limit() -> u64 {
+    getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
+}
+
 /// The limit that we were started with, if it is not ours any more.
 pub(crate) fn limit_before() -> Option<u64> {
     BEFORE.get().copied()

@@ -18,15 +18,15 @@ use crate::{
     config::{Configuration, Endpoint},
     connection::{Connection, Ending},
     daemon::{Daemon, Stage},
-    descriptors::raise_limit,
+    descriptors::{self, raise_limit},
     methods,
     model::{ModelCatalog, ModelUnavailable},
     parent,
     server::{Limits, Server},
     sessions::Blueprint,
     transport::{
-        ListenError, Listener, Stdio, Token, TokenError, Transport, UnixSocket, UnixSocketError,
-        WebSocketRules, make_private_directory,
+        ListenError, Listener, Stdio, Token, TokenError, Transport, UnixSocket,
+        UnixSocketError, WebSocketRules, make_private_directory,
     },
 };
 
@@ -96,7 +96,7 @@ pub async fn run(
 
     let limits = Limits {
         max_message_bytes: configuration.limits.max_message_bytes as usize,
-        ..Limits::default()
+        ..Limits::within(descriptors::limit())
     };
     let blueprint = Blueprint { catalog: Arc::new(catalog), model, tools: None, configuration };
     let daemon = Arc::new(Daemon::new(blueprint));

@@ -1,6 +1,6 @@
 //! What all connections share.
 //!
-//! Owns: the method table, the limits, the token and the number of open connections.
+//! Owns: the method table, the limits, the token, the places and the number of open connections.
 //! Never: knows what a method does.
 
 use std::{
@@ -13,9 +13,13 @@ use std::{
 };
 
 use jsonrpsee::Methods;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
-use crate::{outbox::OutboxLimits, transport::Token};
+use crate::{
+    outbox::OutboxLimits,
+    transport::{Strangers, Token},
+};
 
 /// The bounds on every connection. The defaults are the protocol's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,8 +36,26 @@ pub struct Limits {
     pub outbox: OutboxLimits,
     /// How long nothing may be read of what waits, before the connection is closed (4.6).
     pub stall: Duration,
-    /// Connections that one listener serves at once; others wait to be accepted.
+    /// Connections on sockets that are served at once; others wait to be accepted. Those that have
+    /// not shown the token that they need are not among them:
     pub connections: usize,
+    /// so many of these there may be, and the next one takes a place from one of them.
+    pub strangers: usize,
+}
+
+impl Limits {
+    /// The defaults, or less: at least half of so many descriptors, or 512, are kept back for tools,
+    /// models and files. A connection may need two, a stranger three.
+    pub fn within(descriptors: u64) -> Self {
+        let kept_back = (descriptors / 2).min(512);
+        let at_most =
+            |wanted: usize, count: u64| usize::try_from(count).unwrap_or(wanted).min(wanted);
+        let limits = Limits::default();
+        let for_peers = descriptors - kept_back;
+        let strangers = at_most(limits.strangers, for_peers / 16).max(1);
+        let connections = (for_peers.saturating_sub(3 * strangers as u64)) / 2;
+        Limits { connections: at_most(limits.connections, connections).max(1), strangers, ..limits }
+    }
 }
 
 impl Default for Limits {
@@ -41,11 +63,12 @@ impl Default for Limits {
         Limits {
             max_message_bytes: 32 << 20,
             unauthorized_message_bytes: 64 << 10,
-            authorization: Duration::from_secs(30),
+            authorization: Duration::from_secs(5),
             waiting_calls: 32,
             outbox: OutboxLimits::default(),
             stall: Duration::from_secs(60),
             connections: 1024,
+            strangers: 64,
         }
     }
 }
@@ -55,6 +78,8 @@ pub struct Server {
     pub(crate) methods: Methods,
     pub(crate) limits: Limits,
     pub(crate) token: Option<Token>,
+    pub(crate) strangers: Arc<Strangers>,
+    places: Arc<Semaphore>,
     /// Fires when connections are to end.
     pub(crate) stop: CancellationToken,
     /// Fires when a peer that shut the daemon down has gone.
@@ -71,6 +96,8 @@ impl Server {
             methods: methods.into(),
             limits,
             token,
+            strangers: Strangers::new(limits.strangers, limits.authorization),
+            places: Arc::new(Semaphore::new(limits.connections)),
             stop: CancellationToken::new(),
             left: CancellationToken::new(),
             opened: AtomicU64::new(0),
@@ -104,6 +131,12 @@ impl Server {
         self.left.cancelled().await;
     }
 
+    /// Waits for one of the places for connections.
+    pub(crate) async fn place(&self) -> OwnedSemaphorePermit {
+        let place = self.places.clone().acquire_owned().await;
+        place.expect("nobody closes the semaphore")
+    }
+
     /// The next connection's number. Numbers count from 1 and are never used again.
     pub(crate) fn open(&self) -> u64 {
         self.open.fetch_add(1, Ordering::Relaxed);
@@ -121,5 +154,27 @@ impl Server {
 impl fmt::Debug for Server {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.debug_struct("Server").field("connections", &self.connections()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn descriptors_are_kept_back_for_tools_and_models() {
+        for (descriptors, connections, strangers) in [
+            (0, 1, 1),
+            (64, 13, 2),
+            (256, 52, 8),
+            (1_024, 208, 32),
+            (4_096, 1_024, 64),
+            (1 << 20, 1_024, 64),
+        ] {
+            let limits = Limits::within(descriptors);
+            assert_eq!((limits.connections, limits.strangers), (connections, strangers));
+            let used = 2 * connections as u64 + 3 * strangers as u64;
+            assert!(descriptors < 8 || used <= descriptors - (descriptors / 2).min(512));
+        }
     }
 }

@@ -1,13 +1,19 @@
 //! TCP and WebSocket: holders of the token get in, and nobody else (wire protocol, 6).
 
 use std::{
+    collections::VecDeque,
     io::{Read, Write},
     net::TcpStream,
     os::unix::fs::PermissionsExt,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, Instant},
 };
 
 use serde_json::{Value, json};
-use support::process::{Daemon, Home, PATIENCE, Peer};
+use support::process::{Daemon, Home, PATIENCE, Peer, binary};
 
 struct Net {
     daemon: Daemon,
@@ -144,4 +150,103 @@ fn all_transports_reach_the_same_sessions() {
     assert_eq!(unix.frame("run_start")["runId"], prompt["runId"]);
     unix.call("abort", json!({ "expectedRunId": prompt["runId"] }));
     assert_eq!(tcp.call("waitForIdle", json!({}))["lastRun"]["reason"], "aborted");
+}
+
+/// Connections that say nothing.
+fn silent(address: &str, count: usize) -> Vec<TcpStream> {
+    (0..count).map(|_| TcpStream::connect(address).unwrap()).collect()
+}
+
+/// Says once what it takes to get in, and how long that took.
+fn get_in(address: &str, token: &str) -> Duration {
+    let start = Instant::now();
+    let mut peer = Peer::tcp(address).unwrap();
+    peer.initialize(Some(token)).unwrap();
+    assert_eq!(peer.call("health", json!({}))["status"], "ok");
+    start.elapsed()
+}
+
+/// Less than the time that a stranger has: nobody had to wait for one.
+const SOON: Duration = Duration::from_secs(4);
+
+#[test]
+fn however_many_strangers_there_are_the_token_s_holder_gets_in() {
+    let net = Net::start();
+    let standing = silent(&net.tcp, 300);
+    let over_ws = silent(&net.ws, 300);
+    for _ in 0..5 {
+        let time = get_in(&net.tcp, &net.token);
+        assert!(time < SOON, "beside silent ones it took {time:?}");
+    }
+    // And more of them all the time, as fast as they can.
+    let has_ended = Arc::new(AtomicBool::new(false));
+    let flood = std::thread::spawn({
+        let (has_ended, address) = (has_ended.clone(), net.tcp.clone());
+        move || {
+            let mut latest = VecDeque::new();
+            while !has_ended.load(Ordering::Relaxed) {
+                // The system's queue may be full for a moment.
+                latest.extend(TcpStream::connect(&address));
+                if latest.len() > 200 {
+                    latest.pop_front();
+                }
+            }
+        }
+    });
+    let times: Vec<_> = (0..10).map(|_| get_in(&net.tcp, &net.token)).collect();
+    has_ended.store(true, Ordering::Relaxed);
+    flood.join().unwrap();
+    assert!(times.iter().all(|time| *time < SOON), "beside a flood it took {times:?}");
+    drop((standing, over_ws));
+}
+
+#[test]
+fn with_few_descriptors_strangers_leave_tools_and_sockets_what_they_need() {
+    let home = Home::new();
+    let mut limited = home.command("sh");
+    limited.args(["-c", "ulimit -n 64; exec \"$0\" \"$@\""]).arg(binary("agent-daemon"));
+    let socket = home.path("runtime/both.sock");
+    limited.args(["--listen", "tcp:127.0.0.1:0", "--listen"]);
+    limited.arg(format!("unix:{}", socket.display()));
+    let mut daemon = Daemon::start(&mut limited);
+    let address = daemon.said_after("tcp:");
+    let token = std::fs::read_to_string(daemon.said_after("token is in ")).unwrap();
+    let _standing = silent(&address, 100);
+    let time = get_in(&address, token.trim());
+    assert!(time < SOON, "it took {time:?}");
+    let mut peers: Vec<_> = (0..10).map(|_| Peer::unix(&socket).unwrap()).collect();
+    for peer in &mut peers {
+        assert_eq!(peer.call("health", json!({}))["status"], "ok");
+    }
+    let peer = &mut peers[0];
+    peer.subscribe();
+    peer.call("prompt", json!({ "input": "run echo one and run echo two and run echo three" }));
+    assert_eq!(peer.frame("run_end")["reason"], "stop");
+    let state = peer.call("getState", json!({})).to_string();
+    for output in ["one\\n", "two\\n", "three\\n"] {
+        assert!(state.contains(output), "{output}: {state}");
+    }
+    assert!(!daemon.said().contains("cannot accept"), "{}", daemon.said());
+}
+
+#[test]
+fn a_wrong_token_costs_the_connection_and_many_of_them_one_line_of_log() {
+    let net = Net::start();
+    for _ in 0..50 {
+        let mut peer = Peer::tcp(&net.tcp).unwrap();
+        assert_eq!(peer.initialize(Some(&"0".repeat(64))).unwrap_err()["code"], 1010);
+        peer.closed();
+    }
+    // What comes behind it is not heard, and who only talks is not listened to for ever.
+    let client = json!({ "name": "test" });
+    let params = json!({ "protocolVersion": 1, "clientInfo": client, "token": "0".repeat(64) });
+    let wrong = json!({ "id": 1, "method": "initialize", "params": params });
+    let health = json!({ "id": 2, "method": "health" });
+    let said = Net::shout(&net.tcp, &format!("{wrong}\n{health}\n"));
+    assert!(said.contains("\"id\":1") && !said.contains("\"id\":2"), "{said}");
+    let said = Net::shout(&net.tcp, &format!("{health}\n").repeat(1_000));
+    assert!(said.matches("1010").count() < 100, "{said}");
+    let said = net.daemon.said();
+    let warnings = said.lines().filter(|line| line.contains("turned")).count();
+    assert_eq!(warnings, 1, "{said}");
 }

@@ -401,10 +401,6 @@ async fn without_the_token_only_initialize_is_heard() {
             assert_eq!(story(&peer.json().await), "1 1010");
         }
         peer.send(r#"{"method":"echo"}"#).await;
-        for token in [json!(null), json!("0a"), json!("0b".repeat(32))] {
-            peer.call(2, "initialize", json!({ "token": token })).await;
-            assert_eq!(story(&peer.json().await), "2 1010");
-        }
         peer.call(3, "initialize", json!({ "token": "0a".repeat(32) })).await;
         assert_eq!(story(&peer.json().await), "3 \"tests\"");
         peer.call(4, "echo", json!([])).await;
@@ -413,6 +409,29 @@ async fn without_the_token_only_initialize_is_heard() {
         assert_eq!(story(&peer.json().await), "5 -32600");
         assert_eq!(*peer.context.calls.lock().unwrap(), ["[]"]);
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wrong_token_is_answered_and_ends_the_connection() {
+    for token in [json!(null), json!("0a"), json!("0b".repeat(32))] {
+        let mut peer = Peer::new(Setup { transport: Transport::Tcp, ..Setup::default() });
+        peer.call(1, "initialize", json!({ "token": token })).await;
+        peer.call(2, "initialize", json!({ "token": "0a".repeat(32) })).await;
+        let (lines, ending) = peer.drain().await;
+        assert_eq!(lines, ["1 1010"]);
+        assert!(matches!(ending, Ending::Unauthorized));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stranger_is_not_listened_to_for_ever() {
+    let mut peer = Peer::new(Setup { transport: Transport::Tcp, ..Setup::default() });
+    for id in 0..40 {
+        peer.call(id, "echo", json!({})).await;
+    }
+    let (lines, ending) = peer.drain().await;
+    assert_eq!(lines.len(), 33);
+    assert!(matches!(ending, Ending::Unauthorized));
 }
 
 #[tokio::test(start_paused = true)]

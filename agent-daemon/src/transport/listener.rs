@@ -1,22 +1,22 @@
 //! Listening sockets, and a connection for everybody whom they let in.
 //!
-//! Owns: how many are served at once, and that accepting goes on whatever happens to one of them.
+//! Owns: that accepting goes on whatever happens to one of them, and that no more are served than
+//! there are places.
 //! Never: lets a peer take part before its transport has said that it may.
 
 use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
 use tokio::{
     net::{TcpListener, TcpStream, UnixStream},
-    sync::Semaphore,
+    sync::OwnedSemaphorePermit,
     task::JoinSet,
-    time::timeout,
 };
 
 use crate::{
-    connection::{Connection, Ending, serve_bytes},
+    connection::{Connection, Ending},
     server::Server,
     transport::{
-        Transport,
+        Seat, Transport,
         unix::{UnixSocket, UnixSocketError, hung_up},
         websocket::{WebSocketRules, shake_hands},
     },
@@ -38,10 +38,11 @@ enum Kind {
     WebSocket(TcpListener, Arc<WebSocketRules>),
 }
 
+/// A peer, with what lets it be served.
 enum Accepted {
-    Unix(UnixStream),
-    Tcp(TcpStream),
-    WebSocket(TcpStream, Arc<WebSocketRules>),
+    Unix(UnixStream, OwnedSemaphorePermit),
+    Tcp(TcpStream, Seat),
+    WebSocket(TcpStream, Seat, Arc<WebSocketRules>),
 }
 
 /// A socket cannot be listened on.
@@ -117,28 +118,20 @@ impl Listener {
     /// Serves everybody who connects, until [`Server::stop`]; completes when the last one is gone.
     /// Dropped before, it drops them all.
     pub async fn serve(self, server: Arc<Server>) {
-        let permits = Arc::new(Semaphore::new(server.limits().connections));
         let mut connections = JoinSet::new();
         let mut is_refused = false;
         loop {
-            let accepted = async {
-                // Before accepting: who is too many waits in the system's queue.
-                let permit = permits.clone().acquire_owned().await;
-                (self.accept().await, permit)
-            };
-            let (accepted, permit) = tokio::select! {
-                accepted = accepted => accepted,
+            let accepted = tokio::select! {
+                accepted = self.next(&server) => accepted,
                 Some(_) = connections.join_next() => continue,
                 () = server.stop.cancelled() => break,
             };
             match accepted {
                 Ok(accepted) => {
                     is_refused = false;
-                    let server = server.clone();
-                    connections.spawn(async move {
-                        accepted.serve(server).await;
-                        drop(permit);
-                    });
+                    connections.spawn(accepted.serve(server.clone()));
+                    // However many wait: whoever is in already comes first.
+                    tokio::task::yield_now().await;
                 }
                 Err(error) => {
                     // Said once, not with every attempt.
@@ -154,39 +147,55 @@ impl Listener {
         while connections.join_next().await.is_some() {}
     }
 
-    async fn accept(&self) -> io::Result<Accepted> {
-        match &self.kind {
-            Kind::Unix(socket) => socket.accept().await.map(Accepted::Unix),
-            Kind::Tcp(listener) => Ok(Accepted::Tcp(listener.accept().await?.0)),
-            Kind::WebSocket(listener, rules) => {
-                Ok(Accepted::WebSocket(listener.accept().await?.0, rules.clone()))
-            }
-        }
+    /// The next peer, once there is a place for it: who is too many waits in the system's queue.
+    async fn next(&self, server: &Arc<Server>) -> io::Result<Accepted> {
+        let place = server.place().await;
+        let listener = match &self.kind {
+            Kind::Unix(socket) => return Ok(Accepted::Unix(socket.accept().await?, place)),
+            Kind::Tcp(listener) | Kind::WebSocket(listener, _) => listener,
+        };
+        // A stranger takes none; that there is one lets it hope.
+        drop(place);
+        let door = server.strangers.door().await;
+        let (stream, _) = listener.accept().await?;
+        let seat = server.strangers.enter(&stream, door);
+        Ok(match &self.kind {
+            Kind::WebSocket(_, rules) => Accepted::WebSocket(stream, seat, rules.clone()),
+            _ => Accepted::Tcp(stream, seat),
+        })
     }
 }
 
 impl Accepted {
     async fn serve(self, server: Arc<Server>) {
         match self {
-            Accepted::Unix(stream) => serve_unix(server, stream).await,
-            Accepted::Tcp(stream) => serve_tcp(server, stream, Transport::Tcp).await,
-            Accepted::WebSocket(stream, rules) => {
-                let handshake = timeout(server.limits().authorization, shake_hands(stream, &rules));
-                match handshake.await {
-                    Ok(Ok(stream)) => serve_tcp(server, stream, Transport::WebSocket).await,
-                    Ok(Err(error)) => tracing::info!(%error, "turned a WebSocket client away"),
-                    Err(_) => tracing::info!("a WebSocket client did not shake hands in time"),
+            Accepted::Unix(stream, _place) => serve_unix(server, stream).await,
+            Accepted::Tcp(stream, seat) => serve_tcp(server, stream, seat, Transport::Tcp).await,
+            Accepted::WebSocket(stream, seat, rules) => {
+                let shaken = tokio::select! {
+                    shaken = shake_hands(stream, &rules) => shaken,
+                    () = seat.over() => return,
+                    () = server.stop.cancelled() => return,
+                };
+                match shaken {
+                    Ok(stream) => serve_tcp(server, stream, seat, Transport::WebSocket).await,
+                    Err(error) => {
+                        tracing::debug!(%error, "turned a WebSocket client away");
+                        server.strangers.note("a WebSocket that may not shake hands");
+                    }
                 }
             }
         }
     }
 }
 
-async fn serve_tcp(server: Arc<Server>, stream: TcpStream, transport: Transport) {
+async fn serve_tcp(server: Arc<Server>, stream: TcpStream, seat: Seat, transport: Transport) {
     // Answers are small and each is waited for.
     let _ = stream.set_nodelay(true);
     let (reader, writer) = stream.into_split();
-    serve_bytes(server, reader, writer, transport).await;
+    let mut connection = Connection::new(server, reader, writer, transport).with_seat(seat);
+    let ending = connection.serve().await;
+    connection.finish(&ending).await;
 }
 
 async fn serve_unix(server: Arc<Server>, stream: UnixStream) {

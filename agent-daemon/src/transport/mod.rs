@@ -7,12 +7,15 @@ use std::fmt;
 
 mod listener;
 mod stdio;
+mod strangers;
+mod tally;
 mod token;
 mod unix;
 mod websocket;
 
 pub use listener::{ListenError, Listener};
 pub use stdio::Stdio;
+pub(crate) use strangers::{Seat, Strangers};
 pub use token::{Token, TokenError};
 pub use unix::{UnixSocket, UnixSocketError, make_private_directory};
 pub use websocket::WebSocketRules;

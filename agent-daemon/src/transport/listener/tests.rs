@@ -210,3 +210,55 @@ async fn who_is_too_many_waits_and_is_served_later() {
     server.stop();
     serving.await.unwrap();
 }
+
+#[tokio::test]
+async fn strangers_have_a_room_of_their_own_and_take_no_places() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("token");
+    let token = Token::at(&path).unwrap();
+    let mut module = RpcModule::new(());
+    module
+        .register_method::<Result<(), crate::error::RpcError>, _>(
+            "initialize",
+            |params, _, extensions| {
+                let params: Value = params.parse().unwrap();
+                extensions.get::<Arc<Caller>>().unwrap().authorize(params["token"].as_str())
+            },
+        )
+        .unwrap();
+    let limits = Limits { connections: 2, strangers: 4, ..Limits::default() };
+    let server = Server::new(module, limits, Some(token));
+    let hex = std::fs::read_to_string(path).unwrap();
+    let tcp = Listener::tcp(LOOPBACK, false).await.unwrap();
+    let rules = WebSocketRules::default();
+    let ws = Listener::web_socket(LOOPBACK, rules).await.unwrap();
+    let addresses = [port_of(&tcp), port_of(&ws)];
+    let serving = [serve(tcp, &server), serve(ws, &server)];
+    let mut silent = Vec::new();
+    for _ in 0..40 {
+        silent.push(TcpStream::connect(addresses[0]).await.unwrap());
+    }
+    // Those who had to leave are told so.
+    for stream in &mut silent[..36] {
+        assert!(matches!(stream.read(&mut [0; 1]).await, Ok(0) | Err(_)));
+    }
+    let mut holders = Vec::new();
+    for _ in 0..2 {
+        let mut holder = TcpStream::connect(addresses[0]).await.unwrap();
+        holder.write_all((initialize(hex.trim()) + "\n").as_bytes()).await.unwrap();
+        let mut answer = [0; 64];
+        let length = holder.read(&mut answer).await.unwrap();
+        assert!(answer[..length].ends_with(b"\"result\":null}\n"), "{answer:?}");
+        holders.push(holder);
+    }
+    // A WebSocket's handshake is a stranger's, too, and another's silence does not hold it up.
+    let _silent = TcpStream::connect(addresses[1]).await.unwrap();
+    holders.pop();
+    let mut client = web_socket(addresses[1]).await;
+    client.send(Message::text(initialize(hex.trim()))).await.unwrap();
+    assert_eq!(next(&mut client).await["result"], Value::Null);
+    server.stop();
+    for serving in serving {
+        serving.await.unwrap();
+    }
+}
