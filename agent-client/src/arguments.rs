@@ -48,6 +48,9 @@ pub struct ConnectionArguments {
     /// The file with the token for --tcp and --ws
     #[arg(long, global = true, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
+    /// Let --tcp and --ws lead to other machines, which are sent the token and all that is said
+    #[arg(long, global = true)]
+    pub allow_remote: bool,
     /// Do not start a daemon when there is none
     #[arg(long, global = true)]
     pub no_start: bool,

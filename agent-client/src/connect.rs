@@ -1,20 +1,25 @@
 //! Reaching the daemon: which address, with which token, and starting one where there is none.
 //!
-//! Owns: the child process of `--stdio`. Never: starts a second daemon for a connection that was
+//! Owns: the child process of `--stdio`, and that a daemon is told nothing before it is known whose it
+//! is. Never: starts a second daemon for a connection that was
 //! lost: the session that is meant went with the first.
 
 use std::{
     io,
+    net::SocketAddr,
     path::{Path, PathBuf},
     process::Stdio,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
-use agent_daemon::paths::{Directories, NoHome};
+use agent_daemon::{
+    paths::{Directories, NoHome},
+    transport::{PlaceError, Token, TokenError, check_directory},
+};
 use futures_util::{FutureExt, StreamExt, future::BoxFuture};
 use tokio::{
-    net::{TcpStream, UnixStream},
+    net::{TcpStream, UnixStream, lookup_host},
     process::{Child, Command},
     time::timeout,
 };
@@ -22,6 +27,7 @@ use tokio_tungstenite::tungstenite::{self, client::IntoClientRequest, protocol::
 
 use crate::{
     client::{CallError, Client},
+    owner::{other_user_on_tcp, other_user_on_unix},
     start::{self, StartError},
     transport::{SocketReceiver, SocketSender},
 };
@@ -56,6 +62,7 @@ pub enum Endpoint {
 pub struct Connector {
     endpoint: Endpoint,
     token_file: Option<PathBuf>,
+    allow_remote: bool,
     child: Mutex<Option<Child>>,
 }
 
@@ -96,14 +103,30 @@ pub enum ConnectError {
         problem: CallError,
     },
     /// The token cannot be read.
+    #[error("{0}; --token-file names another file")]
+    Token(#[from] TokenError),
+    /// Somebody else can put a socket or a token of his own in its place.
+    #[error(transparent)]
+    Place(#[from] PlaceError),
+    /// Somebody else serves there.
     #[error(
-        "cannot read the daemon's token from {path}: {problem}; --token-file names another file"
+        "{address} is served by another user, uid {uid}, and was told nothing; name a daemon of \
+         your own"
     )]
-    Token {
-        /// The file.
-        path: String,
-        /// What the system says.
-        problem: io::Error,
+    Stranger {
+        /// Where to.
+        address: String,
+        /// Who.
+        uid: u32,
+    },
+    /// It is another machine's.
+    #[error(
+        "{address} is on another machine, which would be sent the token and all that is said, as \
+         plain text; let `ssh -L` forward a port of 127.0.0.1 to it, or say --allow-remote"
+    )]
+    Remote {
+        /// Where to.
+        address: String,
     },
     /// The daemon could not be started.
     #[error(transparent)]
@@ -156,7 +179,13 @@ impl Endpoint {
 impl Connector {
     /// For an endpoint, and a file with the token in place of the default one.
     pub fn new(endpoint: Endpoint, token_file: Option<PathBuf>) -> Self {
-        Connector { endpoint, token_file, child: Mutex::new(None) }
+        Connector { endpoint, token_file, allow_remote: false, child: Mutex::new(None) }
+    }
+
+    /// Whether TCP and WebSocket may lead to other machines; they may not unless this is called.
+    pub fn with_allow_remote(mut self, allow_remote: bool) -> Self {
+        self.allow_remote = allow_remote;
+        self
     }
 
     /// Connects, without starting a daemon.
@@ -217,12 +246,12 @@ impl Connector {
                 Client::over(reader, writer, None).await
             }
             Endpoint::Tcp(to) => {
-                let (reader, writer) = tcp(to).await?.into_split();
+                let (reader, writer) = self.tcp(to).await?.into_split();
                 let token = self.token()?;
                 Client::over(reader, writer, Some(token)).await
             }
             Endpoint::WebSocket(url) => {
-                let (sink, stream) = web_socket(url).await?.split();
+                let (sink, stream) = self.web_socket(url).await?.split();
                 let token = self.token()?;
                 Client::greet(SocketSender(sink), SocketReceiver(stream), Some(token)).await
             }
@@ -240,54 +269,94 @@ impl Connector {
     fn token(&self) -> Result<String, ConnectError> {
         let path = match &self.token_file {
             Some(path) => path.clone(),
-            None => Directories::of_user()?.token(),
+            None => {
+                let path = Directories::of_user()?.token();
+                check_place(&path)?;
+                path
+            }
         };
-        let token = std::fs::read_to_string(&path);
-        let token = token
-            .map_err(|problem| ConnectError::Token { path: path.display().to_string(), problem })?;
-        Ok(token.trim().to_owned())
+        Ok(Token::existing(&path)?.secret().to_owned())
+    }
+
+    async fn tcp(&self, to: &str) -> Result<TcpStream, ConnectError> {
+        let address = format!("tcp:{to}");
+        let unreachable = |problem: io::Error| unreachable_at(&address, problem);
+        let mut addresses: Vec<SocketAddr> = lookup_host(to).await.map_err(unreachable)?.collect();
+        if !self.allow_remote {
+            addresses.retain(is_this_machine);
+            if addresses.is_empty() {
+                return Err(ConnectError::Remote { address });
+            }
+        }
+        // The very addresses that were looked at: a name may mean another one a moment later.
+        let stream = TcpStream::connect(&addresses[..]).await.map_err(unreachable)?;
+        if let Some(uid) = other_user_on_tcp(&stream).map_err(unreachable)? {
+            return Err(ConnectError::Stranger { address, uid });
+        }
+        // A message is written whole; waiting for more to go with it only costs time.
+        stream.set_nodelay(true).map_err(unreachable)?;
+        Ok(stream)
+    }
+
+    async fn web_socket(
+        &self,
+        url: &str,
+    ) -> Result<tokio_tungstenite::WebSocketStream<TcpStream>, ConnectError> {
+        let request = url.into_client_request().map_err(|problem| unreachable_at(url, problem))?;
+        let uri = request.uri();
+        let (Some("ws"), Some(host)) = (uri.scheme_str(), uri.host()) else {
+            return Err(unreachable_at(url, "the address has to be ws://HOST:PORT"));
+        };
+        let stream = self.tcp(&format!("{host}:{}", uri.port_u16().unwrap_or(80))).await?;
+        let limits = WebSocketConfig::default()
+            .max_message_size(Some(MAX_MESSAGE_BYTES))
+            .max_frame_size(Some(MAX_MESSAGE_BYTES));
+        let opened =
+            tokio_tungstenite::client_async_with_config(request, stream, Some(limits)).await;
+        opened.map(|(socket, _)| socket).map_err(|problem| match problem {
+            tungstenite::Error::Http(answer) => {
+                unreachable_at(url, format!("the answer is HTTP {}", answer.status()))
+            }
+            other => unreachable_at(url, other),
+        })
+    }
+}
+
+/// Looks at the way to a file that may not be there yet.
+fn check_place(path: &Path) -> Result<(), PlaceError> {
+    match check_directory(path.parent().unwrap_or(Path::new("/"))) {
+        Err(error) if error.is_absence() => Ok(()),
+        checked => checked,
     }
 }
 
 async fn unix(path: &Path) -> Result<UnixStream, ConnectError> {
-    UnixStream::connect(path).await.map_err(|problem| {
-        let address = path.display().to_string();
-        match problem.kind() {
-            io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
-                ConnectError::NoDaemon { path: address, problem }
-            }
-            _ => unreachable_at(&address, problem),
-        }
-    })
-}
-
-async fn tcp(address: &str) -> Result<TcpStream, ConnectError> {
-    let stream = TcpStream::connect(address).await;
-    let stream = stream.map_err(|problem| unreachable_at(&format!("tcp:{address}"), problem))?;
-    // A message is written whole; waiting for more to go with it only costs time.
-    stream.set_nodelay(true).map_err(|problem| unreachable_at(address, problem))?;
-    Ok(stream)
-}
-
-async fn web_socket(
-    url: &str,
-) -> Result<tokio_tungstenite::WebSocketStream<TcpStream>, ConnectError> {
-    let request = url.into_client_request().map_err(|problem| unreachable_at(url, problem))?;
-    let uri = request.uri();
-    let (Some("ws"), Some(host)) = (uri.scheme_str(), uri.host()) else {
-        return Err(unreachable_at(url, "the address has to be ws://HOST:PORT"));
+    let address = path.display().to_string();
+    check_place(path)?;
+    let stream = match UnixStream::connect(path).await {
+        Ok(stream) => stream,
+        Err(problem) => return Err(no_socket(address, problem)),
     };
-    let stream = tcp(&format!("{host}:{}", uri.port_u16().unwrap_or(80))).await?;
-    let limits = WebSocketConfig::default()
-        .max_message_size(Some(MAX_MESSAGE_BYTES))
-        .max_frame_size(Some(MAX_MESSAGE_BYTES));
-    let opened = tokio_tungstenite::client_async_with_config(request, stream, Some(limits)).await;
-    opened.map(|(socket, _)| socket).map_err(|problem| match problem {
-        tungstenite::Error::Http(answer) => {
-            unreachable_at(url, format!("the answer is HTTP {}", answer.status()))
+    let user = other_user_on_unix(&stream).map_err(|problem| unreachable_at(&address, problem))?;
+    match user {
+        Some(uid) => Err(ConnectError::Stranger { address, uid }),
+        None => Ok(stream),
+    }
+}
+
+fn no_socket(path: String, problem: io::Error) -> ConnectError {
+    match problem.kind() {
+        io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
+            ConnectError::NoDaemon { path, problem }
         }
-        other => unreachable_at(url, other),
-    })
+        _ => unreachable_at(&path, problem),
+    }
+}
+
+/// Whether what is sent there stays on this machine. An unspecified address means it, too.
+fn is_this_machine(address: &SocketAddr) -> bool {
+    let ip = address.ip().to_canonical();
+    ip.is_loopback() || ip.is_unspecified()
 }
 
 fn spawn(command: &str) -> io::Result<Child> {

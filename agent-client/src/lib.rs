@@ -16,6 +16,7 @@ pub mod connect;
 mod exit;
 pub mod fold;
 pub mod mirror;
+mod owner;
 mod render;
 mod screen;
 pub mod session;

@@ -25,7 +25,7 @@ use crate::{
     server::{Limits, Server},
     sessions::Blueprint,
     transport::{
-        ListenError, Listener, Stdio, Token, TokenError, Transport, UnixSocket,
+        ListenError, Listener, PlaceError, Stdio, Token, TokenError, Transport, UnixSocket,
         UnixSocketError, WebSocketRules, make_private_directory,
     },
 };
@@ -46,6 +46,9 @@ pub enum StartError {
     /// The token's file cannot be used.
     #[error(transparent)]
     Token(#[from] TokenError),
+    /// The token's directory cannot be used.
+    #[error(transparent)]
+    Place(#[from] PlaceError),
     /// A socket cannot be listened on.
     #[error(transparent)]
     Listen(#[from] ListenError),

@@ -28,6 +28,7 @@ mod process_network;
 mod process_secrets;
 mod process_socket;
 mod process_stdio;
+mod process_trust;
 mod properties;
 mod queues;
 mod readme;

@@ -58,7 +58,8 @@ impl Context {
         session: Option<String>,
         json: bool,
     ) -> Result<Self, Failure> {
-        let ConnectionArguments { socket, tcp, ws, stdio, token_file, no_start } = connection;
+        let ConnectionArguments { socket, tcp, ws, stdio, token_file, allow_remote, no_start } =
+            connection;
         let endpoint = match (tcp, ws, stdio, socket) {
             (Some(address), ..) => Endpoint::Tcp(address),
             (_, Some(url), ..) => Endpoint::WebSocket(url),
@@ -67,7 +68,8 @@ impl Context {
             (.., Some(path)) => Endpoint::Unix(std::path::absolute(path)?),
             _ => Endpoint::of_user().map_err(crate::connect::ConnectError::from)?,
         };
-        let connector = Arc::new(Connector::new(endpoint, token_file));
+        let connector = Connector::new(endpoint, token_file).with_allow_remote(allow_remote);
+        let connector = Arc::new(connector);
         Ok(Context { connector, may_start: !no_start, session, json })
     }
 

@@ -6,6 +6,7 @@
 use std::fmt;
 
 mod listener;
+mod place;
 mod stdio;
 mod strangers;
 mod tally;
@@ -14,10 +15,11 @@ mod unix;
 mod websocket;
 
 pub use listener::{ListenError, Listener};
+pub use place::{PlaceError, Problem, check_directory, is_ours_or_roots, make_private_directory};
 pub use stdio::Stdio;
 pub(crate) use strangers::{Seat, Strangers};
 pub use token::{Token, TokenError};
-pub use unix::{UnixSocket, UnixSocketError, make_private_directory};
+pub use unix::{UnixSocket, UnixSocketError};
 pub use websocket::WebSocketRules;
 
 /// How one peer reached us.

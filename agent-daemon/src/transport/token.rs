@@ -1,7 +1,7 @@
 //! The token that peers over TCP and WebSocket must show.
 //!
 //! Owns: the secret, in memory and in its file.
-//! Never: shows it. It has no `Display`, and its `Debug` says nothing.
+//! Never: shows it by chance. It has no `Display`, and its `Debug` says nothing.
 
 use std::{
     fmt,
@@ -59,6 +59,21 @@ impl Token {
             }
             Err(error) => Err(io(error)),
         }
+    }
+
+    /// Reads a token that a daemon has made.
+    ///
+    /// # Errors
+    /// There is no such file, others can read it, or it holds something else.
+    pub fn existing(path: &Path) -> Result<Self, TokenError> {
+        let file = File::open(path);
+        let file = file.map_err(|source| TokenError::Io { path: path.to_owned(), source })?;
+        Token::read(file, path)
+    }
+
+    /// The token itself, for `initialize` and for nothing else.
+    pub fn secret(&self) -> &str {
+        &self.hex
     }
 
     fn read(mut file: File, path: &Path) -> Result<Self, TokenError> {

@@ -5,12 +5,12 @@
 //! Never: removes a file that is not a socket, or a socket that somebody answers.
 
 use std::{
-    fs::{self, DirBuilder, File, OpenOptions},
+    fs::{self, File, OpenOptions},
     io::{self, Read, Seek, Write},
     os::{
         fd::OwnedFd,
         unix::{
-            fs::{DirBuilderExt, FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt},
+            fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt},
             net::UnixStream as StdUnixStream,
         },
     },
@@ -24,6 +24,11 @@ use tokio::{
     net::{UnixListener, UnixStream},
 };
 
+use super::{
+    place::{PlaceError, make_private_directory},
+    tally::Tally,
+};
+
 /// A daemon that was just started may not have written its process id yet.
 const PID_TRIES: u32 = 50;
 const PID_PAUSE: Duration = Duration::from_millis(10);
@@ -35,6 +40,7 @@ pub struct UnixSocket {
     path: PathBuf,
     // Invariant: device and inode of the file that we bound, so that another's is not removed.
     identity: (u64, u64),
+    tally: Tally,
     /// Let go last.
     _lock: Lock,
 }
@@ -58,17 +64,8 @@ pub enum UnixSocketError {
     #[error("{} exists and is not a socket; remove it, or name another socket", .0.display())]
     NotASocket(PathBuf),
     /// Others could put their own socket in the place of ours.
-    #[error(
-        "the directory {} is not safe for a socket: {problem}; name a socket in a directory of \
-         your own",
-        path.display()
-    )]
-    UnsafeDirectory {
-        /// The directory.
-        path: PathBuf,
-        /// Why.
-        problem: &'static str,
-    },
+    #[error(transparent)]
+    Place(#[from] PlaceError),
     /// The system refused something.
     #[error("cannot serve the socket {}: {source}", path.display())]
     Io {
@@ -88,8 +85,7 @@ impl UnixSocket {
         let io = |source| UnixSocketError::Io { path: path.to_owned(), source };
         let path = std::path::absolute(path).map_err(io)?;
         let directory = path.parent().unwrap_or(Path::new("/"));
-        make_private_directory(directory).map_err(io)?;
-        check_directory(directory)?;
+        make_private_directory(directory)?;
         let lock = Lock::take(&path)?;
         remove_stale(&path)?;
         let listener = UnixListener::bind(&path).map_err(io)?;
@@ -97,7 +93,7 @@ impl UnixSocket {
             .and_then(|()| fs::symlink_metadata(&path))
             .map_err(io)?;
         let identity = (metadata.dev(), metadata.ino());
-        Ok(UnixSocket { listener, path, identity, _lock: lock })
+        Ok(UnixSocket { listener, path, identity, tally: Tally::default(), _lock: lock })
     }
 
     /// Where it is.
@@ -111,8 +107,14 @@ impl UnixSocket {
             let (stream, _) = self.listener.accept().await?;
             match stream.peer_cred() {
                 Ok(peer) if peer.uid() == rustix::process::geteuid().as_raw() => return Ok(stream),
-                Ok(peer) => tracing::warn!(uid = peer.uid(), "turned another user away"),
-                Err(error) => tracing::warn!(%error, "turned away a peer that has no user"),
+                Ok(peer) => {
+                    tracing::debug!(uid = peer.uid(), "turned another user away");
+                    self.tally.note("another user on the Unix socket");
+                }
+                Err(error) => {
+                    tracing::debug!(%error, "turned away a peer that has no user");
+                    self.tally.note("a peer on the Unix socket that has no user");
+                }
             }
         }
     }
@@ -125,29 +127,6 @@ impl Drop for UnixSocket {
             let _ = fs::remove_file(&self.path);
         }
     }
-}
-
-/// Makes a directory, and those above it, that only we can look into; one that exists stays as it is.
-///
-/// # Errors
-/// The system refuses.
-pub fn make_private_directory(path: &Path) -> io::Result<()> {
-    DirBuilder::new().recursive(true).mode(0o700).create(path)
-}
-
-fn check_directory(path: &Path) -> Result<(), UnixSocketError> {
-    let io = |source| UnixSocketError::Io { path: path.to_owned(), source };
-    let unsafe_for = |problem| UnixSocketError::UnsafeDirectory { path: path.to_owned(), problem };
-    let metadata = fs::metadata(path).map_err(io)?;
-    let (uid, mode) = (metadata.uid(), metadata.mode());
-    if uid != 0 && uid != rustix::process::geteuid().as_raw() {
-        return Err(unsafe_for("it belongs to another user"));
-    }
-    let is_sticky = mode & 0o1000 != 0;
-    if mode & 0o022 != 0 && !is_sticky {
-        return Err(unsafe_for("others can write to it"));
-    }
-    Ok(())
 }
 
 /// Removes a socket that nobody answers, and nothing else.
@@ -365,7 +344,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o777)).unwrap();
         let error = UnixSocket::bind(&directory.path().join("x.sock")).unwrap_err();
-        assert!(matches!(error, UnixSocketError::UnsafeDirectory { .. }), "{error}");
+        assert!(matches!(error, UnixSocketError::Place(_)), "{error}");
         fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o1777)).unwrap();
         assert!(UnixSocket::bind(&directory.path().join("x.sock")).is_ok());
     }
