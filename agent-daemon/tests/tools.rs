@@ -41,10 +41,16 @@ const TESTS: &[Test] = &[
     ("a_detached_writer_does_not_hold_up_an_abort", detached_writer, true),
     ("a_crowd_ends_as_one", crowd, true),
     ("a_stopped_supervisor_is_no_way_out", stopped_supervisor, true),
+    ("a_supervisor_that_is_stopped_for_ever_is_none_either", ever_stopped_supervisor, true),
+    ("a_command_that_stops_its_supervisor_and_ends_is_not_waited_for", stopped_at_the_end, true),
     ("killing_the_supervisor_kills_the_command", killed_supervisor, true),
+    ("killing_the_supervisor_frees_nothing", killed_supervisor_with_session, true),
     ("there_is_no_terminal", no_terminal, true),
     ("a_killed_host_leaves_nothing", killed_host, true),
     ("a_host_killed_at_any_moment_leaves_nothing", killed_host_early, true),
+    ("a_killed_host_whose_supervisors_are_stopped_leaves_nothing", killed_stopped, true),
+    ("a_command_that_stops_or_kills_all_above_it_ends_with_the_host", killed_chain, true),
+    ("a_daemon_that_is_asked_to_end_leaves_nothing", terminated_daemon, true),
 ];
 
 const HOST: &str = "host";
@@ -59,7 +65,7 @@ fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match arguments.as_slice() {
-        [HOST, command] => host(command),
+        [HOST, commands @ ..] => host(commands),
         [SUPERVISED, filters @ ..] => run_tests(filters, |_| true),
         [GROUPED, filters @ ..] => run_tests(filters, |needs_supervisor| !needs_supervisor),
         filters => {
@@ -538,6 +544,94 @@ fn stopped_supervisor() {
     }
 }
 
+/// Commands that do what they can to stay, most of them by stopping their supervisor without end.
+fn stayers(marker: &str) -> Vec<String> {
+    let stop = format!("while :; do kill -STOP $S; done # {marker}");
+    let begin = "S=$PPID; trap '' TERM HUP INT; echo begun";
+    let mut commands = vec![
+        format!("{begin}; sleep {marker} & {stop}"),
+        format!("{begin}; setsid sleep {marker} & (sleep {marker} &); sleep {marker}"),
+        format!("export S=$PPID; sh -c '{stop}' & echo begun; sleep {marker}"),
+        format!("export S=$PPID; setsid setsid sh -c '{stop}' & echo begun; sleep {marker}"),
+        format!("export S=$PPID; (setsid sh -c '{stop}' &); {begin}; nohup sleep {marker}"),
+        format!("{begin}; (while :; do sleep {marker} & setsid sleep 0.01; done &); {stop}"),
+    ];
+    // Where the kernel gives one to everybody.
+    if Command::new("unshare").args(["-Ur", "true"]).status().is_ok_and(|status| status.success()) {
+        commands.push(format!("export S=$PPID; echo begun; unshare -Ur sh -c '{stop}'"));
+    }
+    commands
+}
+
+fn ever_stopped_supervisor() {
+    if cfg!(not(target_os = "linux")) {
+        return;
+    }
+    let scratch = Scratch::new();
+    let marker = marker();
+    let stayers = stayers(&marker);
+    for (count, timeout, abort) in [(1, Some(0.2), false), (7, Some(0.2), false), (15, None, true)]
+    {
+        let source = CancelSource::default();
+        let calls = stayers.iter().cycle().take(count).map(|command| {
+            scratch.call(json!({ "command": command, "timeout": timeout }), source.signal())
+        });
+        let abort = async {
+            if abort {
+                until_running(&marker, count).await;
+                source.cancel(Duration::from_secs(5));
+            }
+        };
+        let calls = futures_util::future::join(futures_util::future::join_all(calls), abort);
+        let results =
+            block_on(async { tokio::time::timeout(Duration::from_secs(30), calls).await });
+        for (result, command) in
+            results.expect("each is ended").0.iter().zip(stayers.iter().cycle())
+        {
+            let told = told(result);
+            let expected = ["its time limit.]", "[The run was aborted; the command was ended.]"];
+            assert!(expected.iter().any(|end| told.ends_with(end)), "{command}: {told}");
+        }
+        assert_gone(&marker, Duration::ZERO);
+        assert_eq!(ended_children(), 0);
+    }
+    // Dropped, too.
+    for command in &stayers {
+        let call = scratch.call(json!({ "command": command }), CancelSignal::never());
+        let dropped = async {
+            tokio::select! {
+                result = call => panic!("{}", told(&result)),
+                () = until_running(&marker, 1) => {}
+            }
+        };
+        block_on(dropped);
+        assert_gone(&marker, Duration::from_secs(5));
+    }
+}
+
+/// Waits for a number of processes with the marker.
+async fn until_running(marker: &str, count: usize) {
+    while running(marker).len() < count {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// How many children of ours have ended that nobody collects.
+fn ended_children() -> usize {
+    let parent = format!("PPid:\t{}\n", std::process::id());
+    let entries = std::fs::read_dir("/proc").unwrap().flatten();
+    let states =
+        entries.filter_map(|entry| std::fs::read_to_string(entry.path().join("status")).ok());
+    states.filter(|state| state.contains(&parent) && state.contains("State:\tZ")).count()
+}
+
+fn stopped_at_the_end() {
+    let scratch = Scratch::new();
+    let call = scratch.story("echo a; kill -STOP $PPID");
+    let told = block_on(async { tokio::time::timeout(Duration::from_secs(20), call).await });
+    assert_eq!(told.unwrap(), "a\n");
+}
+
 fn killed_supervisor() {
     let scratch = Scratch::new();
     let marker = marker();
@@ -557,31 +651,58 @@ fn killed_supervisor() {
     assert_eq!(told, "on\n");
 }
 
+/// What made a session of its own comes to the host then.
+fn killed_supervisor_with_session() {
+    if cfg!(not(target_os = "linux")) {
+        return;
+    }
+    let scratch = Scratch::new();
+    let marker = marker();
+    let expected = "ERROR begun\n\n[The command was killed, with the process that watched it.]";
+    for way_out in ways_out(&marker) {
+        let way_out = way_out.replace("echo out", "echo begun");
+        let command = format!("{way_out}; kill -9 $PPID; sleep {marker}");
+        // Another command of the same time is not touched.
+        let (other, killed) = block_on(futures_util::future::join(
+            scratch.story("sleep 0.5; echo on"),
+            scratch.story(&command),
+        ));
+        assert_eq!((other.as_str(), killed.as_str()), ("on\n", expected), "{way_out}");
+        assert_gone(&marker, Duration::ZERO);
+        assert_eq!(ended_children(), 0);
+    }
+}
+
 fn no_terminal() {
     let scratch = Scratch::new();
     let told = block_on(scratch.story("(: < /dev/tty) 2>/dev/null || echo none"));
     assert_eq!(told, "none\n");
 }
 
-/// Runs a command and says when it has begun; for being killed.
-fn host(command: &str) {
+/// Runs commands and says when each has begun; for being killed.
+fn host(commands: &[&str]) {
     block_on(async {
-        let (context, mut updates) = ToolContext::detached("1", CancelSignal::never());
-        let tool = bash(&std::env::temp_dir());
-        let call = tool.call(json!({ "command": command }), context);
-        let tell = async {
-            until_said(&mut updates, "begun").await;
-            println!("begun");
-        };
         println!("calling");
-        let (result, ()) = futures_util::future::join(call, tell).await;
-        panic!("the command ended: {}", told(&result));
+        let calls = commands.iter().map(async |command| {
+            let (context, mut updates) = ToolContext::detached("1", CancelSignal::never());
+            let tool = bash(&std::env::temp_dir());
+            let call = tool.call(json!({ "command": command }), context);
+            let tell = async {
+                until_said(&mut updates, "begun").await;
+                println!("begun");
+            };
+            let (result, ()) = futures_util::future::join(call, tell).await;
+            panic!("the command ended: {}", told(&result));
+        });
+        futures_util::future::join_all(calls).await;
     });
 }
 
-fn host_of(command: &str) -> (std::process::Child, BufReader<std::process::ChildStdout>) {
+fn host_of<S: AsRef<std::ffi::OsStr>>(
+    commands: impl IntoIterator<Item = S>,
+) -> (std::process::Child, BufReader<std::process::ChildStdout>) {
     let mut program = Command::new(std::env::current_exe().unwrap());
-    program.args([HOST, command]).stdout(Stdio::piped()).process_group(0);
+    program.arg(HOST).args(commands).stdout(Stdio::piped()).process_group(0);
     let mut host = program.spawn().unwrap();
     let lines = BufReader::new(host.stdout.take().unwrap());
     (host, lines)
@@ -604,7 +725,7 @@ fn killed_host() {
     let stop_supervisor = if cfg!(target_os = "linux") { "kill -STOP $PPID;" } else { "" };
     for (then, whole_group) in [("", false), ("", true), (stop_supervisor, false)] {
         let command = command(then);
-        let (mut host, mut lines) = host_of(&command);
+        let (mut host, mut lines) = host_of([&command]);
         wait_for(&mut lines, "begun");
         // The host's own command line has it too.
         assert!(running(&marker).len() >= 6, "{:?}", running(&marker));
@@ -624,11 +745,115 @@ fn killed_host_early() {
     let marker = marker();
     let command = format!("sleep {marker} & setsid sleep {marker} & sleep {marker}");
     for round in 0..40 {
-        let (mut host, mut lines) = host_of(&command);
+        let (mut host, mut lines) = host_of([&command]);
         wait_for(&mut lines, "calling");
         std::thread::sleep(Duration::from_micros(round * 500));
         host.kill().unwrap();
         host.wait().unwrap();
         assert_gone(&marker, Duration::from_secs(5));
     }
+}
+
+/// Batches of all sizes, killed when all have begun and when some may not have.
+fn killed_stopped() {
+    if cfg!(not(target_os = "linux")) {
+        return;
+    }
+    let marker = marker();
+    let stayers = stayers(&marker);
+    for round in 0..16 {
+        let count = [1, 2, 5, 12][round % 4];
+        let commands = stayers.iter().cycle().skip(round).take(count);
+        let (mut host, mut lines) = host_of(commands);
+        wait_for(&mut lines, "calling");
+        let begun = if round % 3 == 2 { 1 } else { count };
+        for _ in 0..begun {
+            wait_for(&mut lines, "begun");
+        }
+        host.kill().unwrap();
+        host.wait().unwrap();
+        assert_gone(&marker, Duration::from_secs(5));
+    }
+}
+
+/// Once, and without end, what is above it is stopped or killed: supervisor and host.
+fn killed_chain() {
+    if cfg!(not(target_os = "linux")) {
+        return;
+    }
+    let marker = marker();
+    let own = std::process::id();
+    // Up to us, who would not like it.
+    let chain = format!(
+        "chain=; p=$PPID; while [ $p -gt 1 ] && [ $p != {own} ]; do chain=\"$chain $p\"; \
+         p=$(sed -n 's/^PPid:.//p' /proc/$p/status); done; \
+         sleep {marker} & trap '' TERM HUP INT; echo begun; until [ -e $0 ]; do sleep 0.01; done"
+    );
+    let scratch = tempfile::tempdir().unwrap();
+    for (round, then) in [
+        "kill -STOP $chain",
+        "while :; do kill -STOP $chain; done",
+        "(setsid sh -c \"while :; do kill -STOP $chain; done\" &)",
+        "kill -9 $chain",
+    ]
+    .iter()
+    .enumerate()
+    {
+        let go = scratch.path().join(round.to_string());
+        let chain = chain.replace("$0", &go.display().to_string());
+        let (mut host, mut lines) = host_of([format!("{chain}; {then}; sleep {marker}")]);
+        wait_for(&mut lines, "begun");
+        std::fs::write(go, "").unwrap();
+        let begin = Instant::now();
+        let status = format!("/proc/{}/status", host.id());
+        let lives = || {
+            let state = std::fs::read_to_string(&status).unwrap();
+            !["State:\tT", "State:\tZ"].iter().any(|stopped| state.contains(stopped))
+        };
+        while lives() {
+            assert!(begin.elapsed() < Duration::from_secs(10), "{then}: nothing happens");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        host.kill().unwrap();
+        host.wait().unwrap();
+        assert_gone(&marker, Duration::from_secs(5));
+    }
+}
+
+/// The real one, since a host has no way to end but at once.
+fn terminated_daemon() {
+    if cfg!(not(target_os = "linux")) {
+        return;
+    }
+    let marker = marker();
+    let stayers = stayers(&marker);
+    let scratch = tempfile::tempdir().unwrap();
+    let script = |index: usize| scratch.path().join(format!("{index}.sh"));
+    for (index, command) in stayers.iter().enumerate() {
+        std::fs::write(script(index), command).unwrap();
+    }
+    let lines = (0..stayers.len()).map(|index| format!("run . {}", script(index).display()));
+    let input = lines.collect::<Vec<_>>().join("\n");
+    let prompt = json!({
+        "jsonrpc": "2.0", "id": 1, "method": "prompt", "params": { "input": input }
+    });
+    let mut program = Command::new(env!("CARGO_BIN_EXE_agent-daemon"));
+    for variable in ["HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_RUNTIME_DIR"] {
+        program.env(variable, scratch.path());
+    }
+    program.arg("--stdio").current_dir(scratch.path()).stdin(Stdio::piped()).stdout(Stdio::null());
+    program.stderr(Stdio::null());
+    let mut daemon = program.spawn().unwrap();
+    // Held open: its end would end the daemon too.
+    let mut input = daemon.stdin.take().unwrap();
+    writeln!(input, "{prompt}").unwrap();
+    let begin = Instant::now();
+    while running(&marker).len() < stayers.len() {
+        assert!(begin.elapsed() < Duration::from_secs(20), "only {:?} run", running(&marker));
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let pid = rustix::process::Pid::from_child(&daemon);
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    assert_eq!(daemon.wait().unwrap().code(), Some(0));
+    assert_gone(&marker, Duration::ZERO);
 }

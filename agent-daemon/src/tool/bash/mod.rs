@@ -16,11 +16,13 @@ use processes::{Ending, Launch, Processes};
 use run::{Cause, Ran};
 
 mod clean;
+mod guard;
 mod output;
 mod process_tree;
 mod processes;
 mod run;
 mod signal_name;
+mod supervised;
 pub mod supervisor;
 mod tail;
 

@@ -1,6 +1,8 @@
 //! All the processes that descend from one.
 //!
-//! Owns: finding them and sending them a signal. Never: signals anything that is not a descendant.
+//! Owns: finding them and sending them a signal.
+//! Never: signals anything that is not a descendant, such as the children of a stranger that was
+//! given the number of one that has ended.
 
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
@@ -11,46 +13,156 @@ struct Descendant {
     group: Pid,
 }
 
-/// Sends a signal to everything that descends from `root`, which is a session's leader and collects
-/// its orphans. `false` if there was nothing.
-///
-/// One call can miss what is forked meanwhile, though not in a group that gets the signal: the
-/// kernel lets no fork slip out of a signal to a group. Whoever wants all of them gone calls again.
-pub(super) fn signal_descendants(root: Pid, signal: Signal) -> bool {
-    let descendants = descendants(root);
-    let mut groups: Vec<Pid> = descendants.iter().map(|process| process.group).collect();
-    groups.sort_by_key(|group| group.as_raw_nonzero());
-    groups.dedup();
-    for group in groups {
-        // A group in here has only descendants, but for the root's own: groups do not reach across
-        // sessions. Something that refuses (a set-user-id program) has to be left.
-        if group != root {
-            let _ = kill_process_group(group, signal);
-        }
-    }
-    for process in descendants.iter().filter(|process| process.group == root) {
-        let _ = kill_process(process.pid, signal);
-    }
-    !descendants.is_empty()
+/// The processes that there were when this was taken.
+pub(super) struct Snapshot {
+    #[cfg(target_os = "linux")]
+    processes: Vec<(Stat, Pid)>,
 }
 
-/// Kills what lives in a session; `false` if nothing does. The session's number stays taken as long
-/// as anything is in it, so this cannot hit a stranger.
+impl Snapshot {
+    /// Takes one. Elsewhere than on Linux it is empty.
+    pub(super) fn take() -> Self {
+        Snapshot {
+            #[cfg(target_os = "linux")]
+            processes: all_processes().collect(),
+        }
+    }
+
+    /// Sends a signal to everything that descends from `root`, which leads a session and collects
+    /// its orphans. `false` if there was nothing.
+    ///
+    /// One call can miss what is forked meanwhile, though not in a group that gets the signal: the
+    /// kernel lets no fork slip out of a signal to a group. Whoever wants all of them gone calls
+    /// again, with a new snapshot.
+    pub(super) fn signal_descendants(&self, root: Pid, signal: Signal) -> bool {
+        let descendants = self.descendants(root);
+        let mut groups: Vec<Pid> = descendants.iter().map(|process| process.group).collect();
+        groups.sort_by_key(|group| group.as_raw_nonzero());
+        groups.dedup();
+        for group in groups {
+            // A group in here has only descendants, but for the root's own: groups do not reach
+            // across sessions. Something that refuses (a set-user-id program) has to be left.
+            if group != root {
+                let _ = kill_process_group(group, signal);
+            }
+        }
+        for process in descendants.iter().filter(|process| process.group == root) {
+            let _ = kill_process(process.pid, signal);
+        }
+        !descendants.is_empty()
+    }
+
+    /// Kills what lives in a session; `false` if nothing does. The session's number stays taken as
+    /// long as anything is in it, so this cannot hit a stranger.
+    #[cfg(target_os = "linux")]
+    pub(super) fn kill_session(&self, session: Pid) -> bool {
+        let is_member = |stat: &Stat| stat.session == Some(session) && stat.lives();
+        let mut found = false;
+        for (_, pid) in self.processes.iter().filter(|(stat, _)| is_member(stat)) {
+            found = true;
+            let _ = kill_process(*pid, Signal::KILL);
+        }
+        found
+    }
+
+    /// Elsewhere sessions cannot be looked into.
+    #[cfg(not(target_os = "linux"))]
+    pub(super) fn kill_session(&self, _session: Pid) -> bool {
+        false
+    }
+
+    /// Living processes only: one that has ended and waits to be collected counts no more.
+    #[cfg(target_os = "linux")]
+    fn descendants(&self, root: Pid) -> Vec<Descendant> {
+        // A stranger with the number of one that has ended does not lead a session, or hardly ever.
+        let leads = |(stat, pid): &(Stat, Pid)| *pid == root && stat.session == Some(root);
+        let mut parents = Vec::new();
+        parents.extend(self.processes.iter().any(leads).then_some(root));
+        let mut found = Vec::new();
+        while let Some(parent) = parents.pop() {
+            let is_child = |stat: &Stat| stat.parent == Some(parent);
+            for (stat, pid) in self.processes.iter().filter(|(stat, _)| is_child(stat)) {
+                parents.push(*pid);
+                if let Some(group) = stat.group.filter(|_| stat.lives()) {
+                    found.push(Descendant { pid: *pid, group });
+                }
+            }
+        }
+        found
+    }
+
+    /// Elsewhere the supervisor knows only the group of the command itself.
+    #[cfg(not(target_os = "linux"))]
+    fn descendants(&self, _root: Pid) -> Vec<Descendant> {
+        Vec::new()
+    }
+}
+
+/// Sends a signal to everything that descends from `root` now, as [`Snapshot`] does.
+pub(super) fn signal_descendants(root: Pid, signal: Signal) -> bool {
+    Snapshot::take().signal_descendants(root, signal)
+}
+
+/// What loses its parent becomes a child of this process from now on, if that is its nearest
+/// ancestor that said so, whatever session it made.
+pub(super) fn collect_orphans() {
+    #[cfg(target_os = "linux")]
+    let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
+}
+
+/// Kills the children of this process that it did not start, and collects them once they have
+/// ended. `false` if there are none.
+///
+/// They are told by their session: what we start is in ours, but for the `ours`, which have made
+/// one of their own, and whose descendants therefore cannot be in it.
 #[cfg(target_os = "linux")]
-pub(super) fn kill_session(session: Pid) -> bool {
-    let members = all_processes().filter(|(stat, _)| stat.session == Some(session) && stat.lives());
+pub(super) fn kill_adopted(ours: impl Fn(Pid) -> bool) -> bool {
+    let us = rustix::process::getpid();
+    let session = rustix::process::getsid(None).ok();
     let mut found = false;
-    for (_, pid) in members {
+    for (stat, pid) in all_processes() {
+        if stat.parent != Some(us) || stat.session == session || ours(pid) {
+            continue;
+        }
         found = true;
-        let _ = kill_process(pid, Signal::KILL);
+        if stat.lives() {
+            let _ = kill_process_group(stat.group.unwrap_or(pid), Signal::KILL);
+        } else {
+            let _ = rustix::process::waitpid(Some(pid), rustix::process::WaitOptions::NOHANG);
+        }
     }
     found
 }
 
-/// Elsewhere sessions cannot be looked into.
+/// Elsewhere they do not come to us.
 #[cfg(not(target_os = "linux"))]
-pub(super) fn kill_session(_session: Pid) -> bool {
+pub(super) fn kill_adopted(_ours: impl Fn(Pid) -> bool) -> bool {
     false
+}
+
+/// Whether a process is stopped.
+#[cfg(target_os = "linux")]
+pub(super) fn is_stopped(pid: Pid) -> bool {
+    stat(pid).is_some_and(|stat| matches!(stat.state, b'T' | b't'))
+}
+
+/// Elsewhere nobody knows.
+#[cfg(not(target_os = "linux"))]
+pub(super) fn is_stopped(_pid: Pid) -> bool {
+    false
+}
+
+/// Whether a process is a child of this one and lives.
+#[cfg(target_os = "linux")]
+pub(super) fn is_our_child(pid: Pid) -> bool {
+    let us = rustix::process::getpid();
+    stat(pid).is_some_and(|stat| stat.parent == Some(us) && stat.lives())
+}
+
+/// Whether a process is there, ours or not.
+#[cfg(not(target_os = "linux"))]
+pub(super) fn is_our_child(pid: Pid) -> bool {
+    rustix::process::test_kill_process(pid).is_ok()
 }
 
 /// Whether anything in a group lives.
@@ -70,32 +182,13 @@ pub(super) fn lives(group: Pid) -> bool {
 fn all_processes() -> impl Iterator<Item = (Stat, Pid)> {
     std::fs::read_dir("/proc").into_iter().flatten().filter_map(|entry| {
         let pid = Pid::from_raw(entry.ok()?.file_name().to_str()?.parse().ok()?)?;
-        let stat = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
-        Some((parse_stat(&stat)?, pid))
+        Some((stat(pid)?, pid))
     })
 }
 
-/// Living processes only: one that has ended and waits to be collected counts no more.
 #[cfg(target_os = "linux")]
-fn descendants(root: Pid) -> Vec<Descendant> {
-    let all: Vec<(Stat, Pid)> = all_processes().collect();
-    let mut found = Vec::new();
-    let mut parents = vec![root];
-    while let Some(parent) = parents.pop() {
-        for (stat, pid) in all.iter().filter(|(stat, _)| stat.parent == Some(parent)) {
-            parents.push(*pid);
-            if let Some(group) = stat.group.filter(|_| stat.lives()) {
-                found.push(Descendant { pid: *pid, group });
-            }
-        }
-    }
-    found
-}
-
-/// Elsewhere the supervisor knows only the group of the command itself.
-#[cfg(not(target_os = "linux"))]
-fn descendants(_root: Pid) -> Vec<Descendant> {
-    Vec::new()
+fn stat(pid: Pid) -> Option<Stat> {
+    parse_stat(&std::fs::read(format!("/proc/{pid}/stat")).ok()?)
 }
 
 #[cfg(target_os = "linux")]
@@ -153,14 +246,23 @@ mod tests {
     }
 
     #[test]
-    fn a_child_is_found_with_its_group() {
-        use std::os::unix::process::CommandExt;
-        let mut command = std::process::Command::new("sleep");
-        let mut child = command.arg("1000").process_group(0).spawn().unwrap();
-        let pid = Pid::from_child(&child);
-        let found = descendants(rustix::process::getpid());
-        child.kill().unwrap();
-        child.wait().unwrap();
-        assert!(found.contains(&Descendant { pid, group: pid }), "{found:?}");
+    fn a_leaders_child_is_found_with_its_group() {
+        use std::{io::BufRead, process::Stdio};
+        let mut command = std::process::Command::new("setsid");
+        command.args(["sh", "-c", "set -m; sleep 1000 & echo $! $$; wait"]).stdout(Stdio::piped());
+        let mut leader = command.spawn().unwrap();
+        let mut line = String::new();
+        let said = leader.stdout.take().unwrap();
+        std::io::BufReader::new(said).read_line(&mut line).unwrap();
+        let number = |text: &str| Pid::from_raw(text.parse().unwrap()).unwrap();
+        let (child, root) = line.trim().split_once(' ').unwrap();
+        let (child, root) = (number(child), number(root));
+        let now = Snapshot::take();
+        let found = [now.descendants(root), now.descendants(child)];
+        assert!(is_our_child(root) && !is_our_child(child));
+        assert!(signal_descendants(root, Signal::KILL));
+        let ended = leader.wait().unwrap();
+        assert_eq!(found, [vec![Descendant { pid: child, group: child }], vec![]], "{ended}");
+        assert!(!signal_descendants(root, Signal::KILL));
     }
 }

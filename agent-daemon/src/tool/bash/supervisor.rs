@@ -4,7 +4,7 @@
 //! collects whatever the command leaves behind, and ends all of it when the daemon says so or is no
 //! longer there: the kernel closes a pipe's end however its owner died, and the supervisor waits
 //! for that. It exists before the command does, so there is no moment at which a command is not
-//! watched.
+//! watched. The command can stop it; then the daemon does its work, or the guard.
 //!
 //! Owns: the command's processes, those that made groups and sessions of their own too.
 //! Never: outlives them, holds anything of the daemon's but three pipes, or has the command's text
@@ -29,7 +29,7 @@ use std::{
 use rustix::process::{Pid, Signal, WaitOptions, WaitStatus};
 use serde::{Deserialize, Serialize};
 
-use super::process_tree;
+use super::{guard, process_tree};
 use crate::descriptors::set_limit;
 
 /// The argument with which a program is asked to be a supervisor.
@@ -43,7 +43,7 @@ pub(super) const STARTED: &str = "started";
 
 /// Something that cannot be killed (it sleeps in the kernel, or belongs to another user) is given up
 /// after so long.
-const GIVE_UP: Duration = Duration::from_secs(10);
+pub(super) const GIVE_UP: Duration = Duration::from_secs(10);
 
 /// What to run. Directory and environment are the supervisor's own.
 #[derive(Debug, Serialize, Deserialize)]
@@ -56,15 +56,18 @@ pub(super) struct Request {
 
 static HOSTED: AtomicBool = AtomicBool::new(false);
 
-/// Becomes a supervisor if that is what this process was started for, and does not return then.
+/// Becomes a supervisor, or their guard, if that is what this process was started for, and does not
+/// return then.
 ///
 /// Each program that offers `bash` calls this first of all in its `main`, before there are threads.
 /// One that does not can run commands all the same, but when it is killed they live on.
 pub fn run_if_asked() {
     HOSTED.store(true, Ordering::Relaxed);
     let mut arguments = std::env::args_os().skip(1);
-    if arguments.next().is_some_and(|first| first == ARGUMENT) && arguments.next().is_none() {
-        std::process::exit(supervise());
+    match (arguments.next(), arguments.next()) {
+        (Some(first), None) if first == ARGUMENT => std::process::exit(supervise()),
+        (Some(first), None) if first == guard::ARGUMENT => std::process::exit(guard::guard()),
+        _ => {}
     }
 }
 
@@ -77,7 +80,7 @@ fn supervise() -> i32 {
     // A session of its own: no signal to the daemon's group or from its terminal comes here, and
     // the command has no terminal to ask for passwords.
     let _ = rustix::process::setsid();
-    collect_orphans();
+    process_tree::collect_orphans();
     wake_when_orphaned();
     let _ = take_signals();
     let mut control = io::BufReader::new(io::stdin());
@@ -108,14 +111,16 @@ impl Drop for LastResort {
     }
 }
 
-/// What loses its parent becomes a child of this process, whatever session it made.
-fn collect_orphans() {
-    #[cfg(target_os = "linux")]
-    let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
+/// The program that runs now, also if its file was replaced since.
+pub(super) fn own_program() -> io::Result<PathBuf> {
+    if cfg!(target_os = "linux") {
+        return Ok("/proc/self/exe".into());
+    }
+    std::env::current_exe()
 }
 
 /// Should the command have stopped us, we must still see it when the daemon is killed.
-fn wake_when_orphaned() {
+pub(super) fn wake_when_orphaned() {
     #[cfg(target_os = "linux")]
     let _ = rustix::process::set_parent_process_death_signal(Some(Signal::CONT));
 }
@@ -123,7 +128,7 @@ fn wake_when_orphaned() {
 /// Takes every signal that can be taken, and does nothing. A service's stop sends some to every
 /// process; the daemon then tells us what to do. They are caught, not ignored, since a command would
 /// inherit that; so it does not inherit what whoever started the daemon has ignored either.
-fn take_signals() -> io::Result<()> {
+pub(super) fn take_signals() -> io::Result<()> {
     use tokio::signal::unix::{SignalKind, signal};
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
     let _inside = runtime.enter();
