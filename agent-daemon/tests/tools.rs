@@ -743,11 +743,16 @@ fn killed_host() {
 
 fn killed_host_early() {
     let marker = marker();
-    let command = format!("sleep {marker} & setsid sleep {marker} & sleep {marker}");
-    for round in 0..40 {
-        let (mut host, mut lines) = host_of([&command]);
+    let processes = format!("sleep {marker} & setsid sleep {marker} &");
+    let stopper = match cfg!(target_os = "linux") {
+        true => format!("export S=$PPID; setsid sh -c 'while :; do kill -STOP $S; done' {marker}"),
+        false => format!("sleep {marker}"),
+    };
+    let commands = [format!("{processes} sleep {marker}"), format!("{stopper} & {processes} wait")];
+    for round in 0..80 {
+        let (mut host, mut lines) = host_of([&commands[round % 2]]);
         wait_for(&mut lines, "calling");
-        std::thread::sleep(Duration::from_micros(round * 500));
+        std::thread::sleep(Duration::from_micros(round as u64 * 300));
         host.kill().unwrap();
         host.wait().unwrap();
         assert_gone(&marker, Duration::from_secs(5));

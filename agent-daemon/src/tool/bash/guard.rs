@@ -12,7 +12,7 @@
 //! The guard's standard input has a line for each change of the list: `+PID` or `-PID`.
 
 use std::{
-    collections::HashSet,
+    collections::{HashMap, HashSet},
     io::{self, BufRead, Write},
     process::{self, Command, Stdio},
     sync::{Mutex, MutexGuard, PoisonError},
@@ -78,12 +78,12 @@ impl Drop for Listed {
 }
 
 /// Kills what came to us from supervisors that were killed. `false` if there was nothing.
-pub(super) fn kill_orphans() -> bool {
+pub(super) fn kill_orphans(now: &Snapshot) -> bool {
     let list = list();
     let Some(List { supervisors, guard }) = &*list else { return false };
     let guard = guard.as_ref().map(Pid::from_child);
     let ours = |child| supervisors.contains(&child) || guard == Some(child);
-    process_tree::kill_adopted(ours)
+    now.kill_adopted(ours)
 }
 
 fn list() -> MutexGuard<'static, Option<List>> {
@@ -143,27 +143,42 @@ pub(super) fn guard() -> i32 {
     let _ = rustix::process::setsid();
     wake_when_orphaned();
     let _ = take_signals();
-    let mut supervisors = HashSet::new();
+    let mut supervisors = HashMap::new();
     for line in io::stdin().lock().lines().map_while(Result::ok) {
         let number = |digits: &str| Pid::from_raw(digits.parse().ok()?);
-        match (line.strip_prefix('+'), line.strip_prefix('-')) {
-            (Some(pid), _) => supervisors.extend(number(pid)),
-            (_, Some(pid)) => supervisors.retain(|listed| Some(*listed) != number(pid)),
-            _ => {}
+        if let Some(pid) = line.strip_prefix('+').and_then(number) {
+            supervisors.insert(pid, Seen::Something);
+        } else if let Some(pid) = line.strip_prefix('-').and_then(number) {
+            supervisors.remove(&pid);
         }
     }
     let begin = Instant::now();
     while !supervisors.is_empty() && begin.elapsed() < GIVE_UP {
         // One for all of them: there can be many, and each takes a while.
         let now = Snapshot::take();
-        supervisors.retain(|supervisor| kill_all(&now, *supervisor));
+        supervisors.retain(|supervisor, seen| kill_all(&now, *supervisor, seen));
         std::thread::sleep(LOOK);
     }
     0
 }
 
+/// What a supervisor watched when it was last looked at.
+enum Seen {
+    Something,
+    Nothing,
+}
+
 /// Kills what a supervisor watches, and the supervisor last: as long as it is there, even stopped,
 /// all of it descends from it. `false` if there was nothing.
-fn kill_all(now: &Snapshot, supervisor: Pid) -> bool {
-    now.signal_descendants(supervisor, Signal::KILL) || now.kill_session(supervisor)
+fn kill_all(now: &Snapshot, supervisor: Pid, seen: &mut Seen) -> bool {
+    if now.signal_descendants(supervisor, Signal::KILL) {
+        *seen = Seen::Something;
+        return true;
+    }
+    // Only the second time, since a snapshot does not show what lost its parent while it was taken.
+    if let Seen::Something = std::mem::replace(seen, Seen::Nothing) {
+        return true;
+    }
+    // One that has only just begun does not lead its session yet, and will start its command.
+    now.kill_session(supervisor) || now.lives(supervisor)
 }

@@ -71,6 +71,48 @@ impl Snapshot {
         false
     }
 
+    /// Kills the children of this process that it did not start, and collects them once they have
+    /// ended. `false` if there are none.
+    ///
+    /// They are told by their session: what we start is in ours, but for the `ours`, which have made
+    /// one of their own, and whose descendants therefore cannot be in it.
+    #[cfg(target_os = "linux")]
+    pub(super) fn kill_adopted(&self, ours: impl Fn(Pid) -> bool) -> bool {
+        let us = rustix::process::getpid();
+        let session = rustix::process::getsid(None).ok();
+        let is_adopted = |(stat, pid): &&(Stat, Pid)| {
+            stat.parent == Some(us) && stat.session != session && !ours(*pid)
+        };
+        let mut found = false;
+        for (stat, pid) in self.processes.iter().filter(is_adopted) {
+            found = true;
+            if stat.lives() {
+                let _ = kill_process_group(stat.group.unwrap_or(*pid), Signal::KILL);
+            } else {
+                let _ = rustix::process::waitpid(Some(*pid), rustix::process::WaitOptions::NOHANG);
+            }
+        }
+        found
+    }
+
+    /// Elsewhere they do not come to us.
+    #[cfg(not(target_os = "linux"))]
+    pub(super) fn kill_adopted(&self, _ours: impl Fn(Pid) -> bool) -> bool {
+        false
+    }
+
+    /// Whether a process lives.
+    #[cfg(target_os = "linux")]
+    pub(super) fn lives(&self, pid: Pid) -> bool {
+        self.processes.iter().any(|(stat, number)| *number == pid && stat.lives())
+    }
+
+    /// Elsewhere nobody knows.
+    #[cfg(not(target_os = "linux"))]
+    pub(super) fn lives(&self, _pid: Pid) -> bool {
+        false
+    }
+
     /// Living processes only: one that has ended and waits to be collected counts no more.
     #[cfg(target_os = "linux")]
     fn descendants(&self, root: Pid) -> Vec<Descendant> {
@@ -108,36 +150,6 @@ pub(super) fn signal_descendants(root: Pid, signal: Signal) -> bool {
 pub(super) fn collect_orphans() {
     #[cfg(target_os = "linux")]
     let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
-}
-
-/// Kills the children of this process that it did not start, and collects them once they have
-/// ended. `false` if there are none.
-///
-/// They are told by their session: what we start is in ours, but for the `ours`, which have made
-/// one of their own, and whose descendants therefore cannot be in it.
-#[cfg(target_os = "linux")]
-pub(super) fn kill_adopted(ours: impl Fn(Pid) -> bool) -> bool {
-    let us = rustix::process::getpid();
-    let session = rustix::process::getsid(None).ok();
-    let mut found = false;
-    for (stat, pid) in all_processes() {
-        if stat.parent != Some(us) || stat.session == session || ours(pid) {
-            continue;
-        }
-        found = true;
-        if stat.lives() {
-            let _ = kill_process_group(stat.group.unwrap_or(pid), Signal::KILL);
-        } else {
-            let _ = rustix::process::waitpid(Some(pid), rustix::process::WaitOptions::NOHANG);
-        }
-    }
-    found
-}
-
-/// Elsewhere they do not come to us.
-#[cfg(not(target_os = "linux"))]
-pub(super) fn kill_adopted(_ours: impl Fn(Pid) -> bool) -> bool {
-    false
 }
 
 /// Whether a process is stopped.

@@ -22,8 +22,9 @@ const TERM_TIME: Duration = Duration::from_millis(500);
 /// substitution to say its last words.
 const LINGER_TIME: Duration = Duration::from_millis(250);
 
-/// How long what was killed has to disappear.
-const KILL_TIME: Duration = Duration::from_secs(1);
+/// How long what was killed has to disappear. Far longer than it takes, but for a crowd that keeps
+/// the machine busy; well within the grace period of an abort, too.
+const KILL_TIME: Duration = Duration::from_secs(3);
 
 /// How long the output may stay open when nothing runs any more.
 const DRAIN_TIME: Duration = Duration::from_millis(100);

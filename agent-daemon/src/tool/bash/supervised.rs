@@ -113,23 +113,33 @@ impl Supervised {
     /// Waits for the next change. Safe to drop and call again.
     pub(super) async fn change(&mut self) -> Change {
         if !self.ended {
-            let line = self.last_line().await;
+            let ending = ending(&self.last_line().await);
+            if ending == Ending::Lost {
+                // Its work is ours then. At once: that is no time to linger in.
+                self.clear().await;
+            }
             self.ended = true;
-            return Change::Ended(ending(&line));
+            return Change::Ended(ending);
         }
-        // It ends when nothing is left, or when it had to give up, or when someone kills it; its
-        // work is ours then.
+        // It ends when nothing is left, or when it had to give up, or when someone kills it.
         let well = loop {
             match timeout(WAKE, self.supervisor.wait()).await {
                 Ok(status) => break status.is_ok_and(|status| status.success()),
                 Err(_) => self.wake_if_stopped(),
             }
         };
-        while !well && kill_rest(self.listed.pid()) {
-            tokio::time::sleep(LOOK).await;
+        if !well {
+            self.clear().await;
         }
         self.gone = true;
         Change::Gone
+    }
+
+    /// Kills what a dead supervisor has left, until nothing is.
+    async fn clear(&self) {
+        while kill_rest(self.listed.pid()) {
+            tokio::time::sleep(LOOK).await;
+        }
     }
 
     /// What it says when the command has ended; nothing if it was killed.
@@ -224,6 +234,7 @@ fn see_to_the_end(listed: &Listed) {
 
 /// Kills what a dead supervisor has left. `false` if there was nothing.
 fn kill_rest(supervisor: Pid) -> bool {
+    let now = Snapshot::take();
     // Both, and not the second only if the first found nothing.
-    Snapshot::take().kill_session(supervisor) | guard::kill_orphans()
+    now.kill_session(supervisor) | guard::kill_orphans(&now)
 }
