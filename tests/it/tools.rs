@@ -134,7 +134,7 @@ async fn arguments_with_a_slip_of_one_meaning_run_as_they_were_meant() {
     for (said, kept, meant) in cases {
         let tool = work().takes(schema.clone());
         let play = call(said, &tool).await;
-        assert_eq!(tool.calls(), [meant.clone()], "{said}");
+        assert_eq!(tool.calls(), std::slice::from_ref(&meant), "{said}");
         let messages = play.agent.snapshot().state.messages;
         let Message::Assistant(answer) = &**messages.get(1).unwrap() else { panic!() };
         assert_eq!(answer.tool_calls().next().unwrap().arguments, kept, "{said}");
