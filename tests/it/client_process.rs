@@ -2,9 +2,13 @@
 //! and every way to reach a daemon (wire protocol, section 7).
 
 use std::{
+    fs::{self, Permissions},
     io::{Read, Write},
     net::Shutdown,
-    os::unix::net::{UnixListener, UnixStream},
+    os::unix::{
+        fs::PermissionsExt,
+        net::{UnixListener, UnixStream},
+    },
     path::Path,
     process::{Child, Output, Stdio},
     sync::mpsc::{Receiver, sync_channel},
@@ -182,9 +186,15 @@ fn a_daemon_can_be_reached_by_every_transport() {
         assert_eq!(status, Some(0), "{place:?}: {err}");
         assert!(out.contains("printed: “hello”"), "{place:?}: {out}");
     }
-    let (status, _, err) = client(&home, &["--tcp", &tcp, "--token-file", "/dev/null", "state"]);
-    assert_eq!(status, Some(3));
-    assert!(err.contains("not authorised"), "{err}");
+    let other = home.path("other-token");
+    fs::write(&other, "0".repeat(64)).unwrap();
+    let state = ["--tcp", &tcp, "--token-file", other.to_str().unwrap(), "state"];
+    for (mode, because) in [(0o644, "chmod 600"), (0o600, "not authorised")] {
+        fs::set_permissions(&other, Permissions::from_mode(mode)).unwrap();
+        let (status, _, err) = client(&home, &state);
+        assert_eq!(status, Some(3));
+        assert!(err.contains(because), "{err}");
+    }
 }
 
 #[test]

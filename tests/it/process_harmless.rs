@@ -132,7 +132,8 @@ fn what_a_run_brings_is_shown_and_not_obeyed() {
     let home = Home::new();
     let _daemon = home.daemon();
     fs::write(home.work().join("hostile"), format!("{HOSTILE}\n")).unwrap();
-    let prompt = format!("run cat hostile and read {HOSTILE}");
+    // The one shows a result as it is, the other an error that quotes a name.
+    let prompt = format!("read hostile and read {HOSTILE}");
     let (output, out, err) = check(&mut home.client_command(&["prompt", &prompt]));
     assert!(output.status.success(), "{err}");
     assert!(format!("{out}{err}").contains("<U+009B>"), "{out}{err}");
