@@ -37,7 +37,10 @@ impl fmt::Display for OffLimits {
 pub(super) fn of(named: &Path, place: &Path) -> Option<OffLimits> {
     let reason = [named, place].into_iter().find_map(by_name);
     let would_be_git = || place.file_name() == Some(OsStr::new("HEAD"));
-    let is_git = || place.ancestors().skip(1).any(is_git_directory);
+    // What is below a `.git` its name has decided already.
+    let is_named_git = |above: &&Path| above.file_name().is_some_and(|name| folded(name) == ".git");
+    let mut above = place.ancestors().skip(1).filter(|above| !is_named_git(above));
+    let mut is_git = || above.any(is_git_directory);
     reason.or_else(|| (would_be_git() || is_git()).then_some(OffLimits::Git))
 }
 
@@ -147,7 +150,11 @@ mod tests {
         };
         ["bare/HEAD", "bare/objects/x", "bare/refs/x"].into_iter().for_each(make);
         ["tree/HEAD", "tree/commondir", "docs/HEAD", "docs/objects/x"].into_iter().for_each(make);
+        ["own/.git/HEAD", "own/.git/objects/x", "own/.git/refs/x"].into_iter().for_each(make);
         for (path, expected) in [
+            ("own/.git/config", true),
+            ("own/.git/info/exclude", false),
+            ("bare/info/exclude", true),
             ("bare/config", true),
             ("bare/hooks/post-checkout", true),
             ("tree/config.worktree", true),
