@@ -1,99 +1,12 @@
 //! `agent-client attach` on a terminal of its own (wire protocol, section 7).
 
-use std::{
-    fs::File,
-    io::{Read, Write},
-    os::fd::OwnedFd,
-    process::{Child, Stdio},
-    sync::{Arc, Mutex},
-};
-
 use rustix::{
-    process::{Pid, Signal, kill_process},
-    pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt},
-    termios::{LocalModes, Termios, Winsize, tcgetattr, tcsetwinsize},
+    process::{Signal, kill_process},
+    termios::{LocalModes, tcgetattr},
 };
-use support::process::{Home, ModelServer, eventually, exit_of, finished};
+use support::process::{Attached, Home, ModelServer, finished};
 
 const INTERRUPT: &str = "\x03";
-
-/// A client on a pseudo-terminal.
-struct Attached {
-    child: Child,
-    keyboard: File,
-    /// Our own hold on the terminal, to look at its settings.
-    terminal: OwnedFd,
-    before: Termios,
-    written: Arc<Mutex<String>>,
-}
-
-impl Attached {
-    fn new(home: &Home) -> Self {
-        let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
-        grantpt(&master).unwrap();
-        unlockpt(&master).unwrap();
-        let name = ptsname(&master, Vec::new()).unwrap().into_string().unwrap();
-        let terminal = OwnedFd::from(File::options().read(true).write(true).open(name).unwrap());
-        let size = Winsize { ws_row: 24, ws_col: 80, ws_xpixel: 0, ws_ypixel: 0 };
-        tcsetwinsize(&terminal, size).unwrap();
-        let before = tcgetattr(&terminal).unwrap();
-        let stream = || Stdio::from(terminal.try_clone().unwrap());
-        let child = home
-            .client_command(&["attach"])
-            .env("TERM", "xterm")
-            .stdin(stream())
-            .stdout(stream())
-            .stderr(stream())
-            .spawn()
-            .unwrap();
-        let written = Arc::new(Mutex::new(String::new()));
-        let mut screen = File::from(master.try_clone().unwrap());
-        std::thread::spawn({
-            let written = written.clone();
-            move || {
-                let mut bytes = [0; 4096];
-                // Ends with an error when the terminal is closed.
-                while let Ok(count @ 1..) = screen.read(&mut bytes) {
-                    let text = String::from_utf8_lossy(&bytes[..count]).into_owned();
-                    written.lock().unwrap().push_str(&text);
-                }
-            }
-        });
-        let attached = Attached { child, keyboard: File::from(master), terminal, before, written };
-        attached.shows("/help lists the commands");
-        attached
-    }
-
-    fn types(&mut self, keys: &str) {
-        self.keyboard.write_all(keys.as_bytes()).unwrap();
-    }
-
-    /// Waits until these words have been written, and forgets all before them.
-    fn shows(&self, words: &str) {
-        eventually(words, || {
-            let mut written = self.written.lock().unwrap();
-            let end = written.find(words)? + words.len();
-            written.drain(..end);
-            Some(())
-        });
-    }
-
-    /// Waits for the end; the terminal has to be as it was.
-    fn leaves(&mut self) -> Option<i32> {
-        let status = exit_of(&mut self.child).code();
-        let after = tcgetattr(&self.terminal).unwrap();
-        assert_eq!(after.local_modes, self.before.local_modes);
-        assert_eq!(after.input_modes, self.before.input_modes);
-        status
-    }
-}
-
-impl Drop for Attached {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
 
 #[test]
 fn enter_prompts_at_idle_and_steers_a_run_and_ctrl_c_ends_it() {
@@ -101,7 +14,7 @@ fn enter_prompts_at_idle_and_steers_a_run_and_ctrl_c_ends_it() {
     let home = Home::with_model(&model);
     let _daemon = home.daemon();
     let mut attached = Attached::new(&home);
-    assert!(!tcgetattr(&attached.terminal).unwrap().local_modes.contains(LocalModes::ICANON));
+    assert!(!tcgetattr(attached.terminal()).unwrap().local_modes.contains(LocalModes::ICANON));
 
     attached.types("Tell me a stOry\x7f\x7f\x7fory.\r");
     let mut call = model.call();
@@ -169,7 +82,7 @@ fn a_signal_and_a_lost_daemon_leave_the_terminal_as_it_was() {
     let home = Home::new();
     let daemon = home.daemon();
     let mut terminated = Attached::new(&home);
-    kill_process(Pid::from_child(&terminated.child), Signal::TERM).unwrap();
+    kill_process(terminated.pid(), Signal::TERM).unwrap();
     assert_eq!(terminated.leaves(), Some(0));
 
     let mut attached = Attached::new(&home);

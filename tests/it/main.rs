@@ -5,6 +5,7 @@
 mod abort;
 mod bytes;
 mod client_attach;
+mod client_keys;
 mod client_mirror;
 mod client_process;
 mod daemon_attach;

@@ -77,7 +77,12 @@ impl Line {
             Key::End => self.cursor = self.text.len(),
             Key::Up => self.recall_older(),
             Key::Down => self.recall_newer(),
-            Key::Enter | Key::Interrupt | Key::EndOfInput | Key::Redraw | Key::Suspend => {}
+            Key::Enter
+            | Key::Interrupt
+            | Key::EndOfInput
+            | Key::Redraw
+            | Key::Suspend
+            | Key::Resized => {}
         }
     }
 

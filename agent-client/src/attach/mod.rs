@@ -13,14 +13,15 @@ use agent_core::{AgentState, Event, EventKind, Queued, RunId, Undelivered, text_
 use agent_daemon::protocol::{Control, Frame, MessagesWanted};
 use futures_util::{StreamExt, stream::FuturesUnordered};
 use tokio::{
-    signal::unix::{SignalKind, signal},
-    sync::mpsc,
+    signal::unix::{Signal, SignalKind, signal},
+    time::sleep,
 };
 
 use self::{
     input::{Call, Outcome, Said, parse},
     keys::{Key, Keys},
     line::Line,
+    status::Status,
     terminal::Terminal,
     view::{Footer, View},
 };
@@ -33,17 +34,19 @@ use crate::{
     mirror::{Beginning, Change, Mirror, MirrorError},
     render::{Piece, Renderer, Tone},
     screen::{Screen, wants_colors},
-    summary,
 };
 
 mod input;
 mod keys;
 mod line;
+mod status;
 mod terminal;
 mod view;
 
 /// For how long a lost daemon is looked for. People leave by themselves when they are tired of it.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// For how long we wait to be stopped after a Ctrl-Z. Without a shell to continue us we never are.
+const STOPS_WITHIN: Duration = Duration::from_millis(100);
 /// What is before the text that is being written.
 const MARK: &str = "› ";
 
@@ -76,12 +79,12 @@ struct Attached {
     /// How many messages the transcript had after the newest change that was shown.
     messages: usize,
     is_connected: bool,
-    /// The tool that has begun last.
-    tool: Option<String>,
     /// The run that the user has told to end.
     aborting: Option<RunId>,
     /// Our own messages, by their ids for the daemon.
     sent: Vec<String>,
+    /// Whether the shell has the terminal, or is about to.
+    is_suspended: bool,
 }
 
 /// Why the view ends.
@@ -105,15 +108,15 @@ impl Attached {
             calls: FuturesUnordered::new(),
             messages: 0,
             is_connected: true,
-            tool: None,
             aborting: None,
             sent: Vec::new(),
+            is_suspended: false,
         })
     }
 
     async fn until_left(mut self) -> Result<Exit, Failure> {
-        let (mut keys, mut input) = (Keys::default(), self.terminal.input());
-        let mut resized = signal(SignalKind::window_change())?;
+        let mut keys = Keys::default();
+        let mut continued = signal(SignalKind::from_raw(rustix::process::Signal::CONT.as_raw()))?;
         let mut hung_up = signal(SignalKind::hangup())?;
         let mut terminated = signal(SignalKind::terminate())?;
         let leave = loop {
@@ -130,18 +133,18 @@ impl Attached {
                         return Err(error.into());
                     }
                 },
-                bytes = input.recv() => match bytes {
-                    Some(bytes) => self.pressed(keys.feed(&bytes))?,
-                    None => Some(Leave::Wanted),
-                },
+                keys = keys.next() => self.pressed(keys?)?,
                 Some(outcome) = self.calls.next() => { self.answered(outcome); None }
-                _ = resized.recv() => { self.resized(); None }
+                _ = continued.recv() => { self.resume()?; None }
+                () = self.terminal.gone() => Some(Leave::Wanted),
                 _ = hung_up.recv() => Some(Leave::Wanted),
                 _ = terminated.recv() => Some(Leave::Wanted),
             };
-            // What is there already is drawn with it.
-            if let Some(leave) = left.or(self.typed(&mut keys, &mut input)?) {
+            if let Some(leave) = left {
                 break leave;
+            }
+            if self.is_suspended {
+                self.until_continued(&mut continued).await?;
             }
         };
         self.draw()?;
@@ -155,17 +158,24 @@ impl Attached {
         }
     }
 
-    fn typed(
-        &mut self,
-        keys: &mut Keys,
-        input: &mut mpsc::Receiver<Vec<u8>>,
-    ) -> Result<Option<Leave>, Failure> {
-        while let Ok(bytes) = input.try_recv() {
-            if let Some(leave) = self.pressed(keys.feed(&bytes))? {
-                return Ok(Some(leave));
-            }
+    /// Waits until the shell continues us.
+    async fn until_continued(&mut self, continued: &mut Signal) -> Result<(), Failure> {
+        tokio::select! {
+            biased;
+            _ = continued.recv() => {}
+            () = sleep(STOPS_WITHIN) => {}
         }
-        Ok(None)
+        self.resume()
+    }
+
+    /// Takes the terminal again. What is on the screen is not ours to touch: the shell has written
+    /// there.
+    fn resume(&mut self) -> Result<(), Failure> {
+        self.is_suspended = false;
+        self.terminal.resume()?;
+        self.resized();
+        self.view.forget();
+        Ok(())
     }
 
     fn pressed(&mut self, keys: Vec<Key>) -> Result<Option<Leave>, Failure> {
@@ -190,8 +200,9 @@ impl Attached {
                 Key::Suspend => {
                     self.leave()?;
                     self.terminal.suspend()?;
-                    self.resized();
+                    self.is_suspended = true;
                 }
+                Key::Resized => self.resized(),
                 key => self.line.press(&key),
             }
         }
@@ -290,19 +301,11 @@ impl Attached {
 
     fn event(&mut self, event: &Event) {
         self.show(|renderer| renderer.event(event));
-        match &event.kind {
-            EventKind::ToolStart { tool_name, args, .. } => {
-                self.tool = Some(summary::call(tool_name, args));
+        if let EventKind::RunEnd { undelivered, .. } = &event.kind {
+            self.aborting = None;
+            if let Some(text) = self.own(undelivered) {
+                self.give_back(&text);
             }
-            EventKind::TurnEnd { .. } => self.tool = None,
-            EventKind::RunEnd { undelivered, .. } => {
-                self.tool = None;
-                self.aborting = None;
-                if let Some(text) = self.own(undelivered) {
-                    self.give_back(&text);
-                }
-            }
-            _ => {}
         }
     }
 
@@ -378,22 +381,9 @@ impl Attached {
     }
 
     fn status(&self) -> String {
-        let state = self.mirror.state();
-        let session = one_line(self.mirror.session_id());
-        let doing = match (self.is_connected, self.active_run()) {
-            (false, _) => "not connected".to_owned(),
-            (true, None) => "idle".to_owned(),
-            (true, Some(run_id)) if self.aborting == Some(run_id) => {
-                format!("run {run_id} is being aborted")
-            }
-            (true, Some(run_id)) => match &self.tool {
-                Some(tool) => format!("run {run_id}: {tool}"),
-                None => format!("run {run_id}"),
-            },
-        };
-        let queued = state.map_or(0, |state| state.steering.len() + state.follow_up.len());
-        let queued = if queued == 0 { String::new() } else { format!(" · {queued} queued") };
-        format!(" {session}{queued} · {doing} ")
+        let session = self.mirror.session_id();
+        let (is_connected, aborting) = (self.is_connected, self.aborting);
+        Status { session, is_connected, aborting }.line(self.mirror.state())
     }
 
     fn resized(&mut self) {

@@ -5,29 +5,26 @@
 
 use std::{
     io::{self, IsTerminal, Write},
-    sync::{Mutex, Once, PoisonError},
+    sync::Once,
 };
 
+use crossterm::{
+    event::{DisableBracketedPaste, EnableBracketedPaste},
+    execute,
+    terminal::{disable_raw_mode, enable_raw_mode, is_raw_mode_enabled},
+};
 use rustix::{
-    process::{Signal, getpid, kill_process},
-    termios::{self, OptionalActions, Termios},
+    event::{PollFd, PollFlags, poll},
+    io::Errno,
+    process::{Signal, kill_current_process_group},
+    termios::{self, OptionalActions},
 };
-use tokio::sync::mpsc;
-
-/// How much is read at once.
-const READ_BYTES: usize = 4096;
-/// How many reads may wait for us; the rest waits in the terminal.
-const READS_WAITING: usize = 16;
-
-const PASTE_MARKS_ON: &[u8] = b"\x1b[?2004h";
-const PASTE_MARKS_OFF: &[u8] = b"\x1b[?2004l";
-
-/// What is to be put back. Outside of [`Terminal`], since a panic does not know it.
-static BEFORE: Mutex<Option<Termios>> = Mutex::new(None);
+use tokio::sync::oneshot;
 
 /// The process's terminal, while it is in raw mode.
 pub struct Terminal {
-    _private: (),
+    /// Says when it is gone.
+    gone: oneshot::Receiver<()>,
 }
 
 impl Terminal {
@@ -47,7 +44,7 @@ impl Terminal {
             }));
         });
         raw()?;
-        Ok(Terminal { _private: () })
+        Ok(Terminal { gone: watch() })
     }
 
     /// Columns and rows.
@@ -65,34 +62,40 @@ impl Terminal {
         stdout.flush()
     }
 
-    /// Gives the terminal back to the shell until the user wants us again.
+    /// Gives the terminal back to the shell, and stops us and whoever was started with us, as Ctrl-Z
+    /// does. May return a moment before that; [`resume`](Terminal::resume) comes after SIGCONT.
     pub fn suspend(&self) -> io::Result<()> {
         restore();
-        kill_process(getpid(), Signal::TSTP)?;
+        Ok(kill_current_process_group(Signal::TSTP)?)
+    }
+
+    /// Enters raw mode again. Whoever had the terminal meanwhile has set it for itself, and what we
+    /// found at first is still what it gets back.
+    pub fn resume(&self) -> io::Result<()> {
+        restore();
         raw()
     }
 
-    /// What is typed. A thread waits for it: there is no other way that works for every terminal and
-    /// leaves the shell's settings of it alone.
-    pub fn input(&self) -> mpsc::Receiver<Vec<u8>> {
-        let (sender, receiver) = mpsc::channel(READS_WAITING);
-        std::thread::spawn(move || {
-            let mut bytes = [0; READ_BYTES];
-            loop {
-                match rustix::io::read(io::stdin(), &mut bytes) {
-                    Ok(0) => return,
-                    Ok(read) => {
-                        if sender.blocking_send(bytes[..read].to_vec()).is_err() {
-                            return;
-                        }
-                    }
-                    Err(rustix::io::Errno::INTR) => {}
-                    Err(_) => return,
-                }
-            }
-        });
-        receiver
+    /// Waits until the terminal is gone. May be dropped while it waits.
+    pub async fn gone(&mut self) {
+        // Only the end of the thread can come in place of its word.
+        let _ = (&mut self.gone).await;
     }
+}
+
+/// Waits aside until the terminal hangs up: its window was closed, and no signal may say so. What
+/// reads the keys does not tell.
+fn watch() -> oneshot::Receiver<()> {
+    let (sender, receiver) = oneshot::channel();
+    std::thread::spawn(move || {
+        let stdin = io::stdin();
+        // Asked for nothing, it reports nothing else.
+        let mut hung_up = [PollFd::new(&stdin, PollFlags::empty())];
+        while poll(&mut hung_up, None) == Err(Errno::INTR) {}
+        // We may be about to leave by ourselves.
+        let _ = sender.send(());
+    });
+    receiver
 }
 
 impl Drop for Terminal {
@@ -103,23 +106,18 @@ impl Drop for Terminal {
 
 fn raw() -> io::Result<()> {
     let before = termios::tcgetattr(io::stdin())?;
-    let mut raw = before.clone();
-    raw.make_raw();
+    enable_raw_mode()?;
+    let mut raw = termios::tcgetattr(io::stdin())?;
     // Whatever else writes lines should still begin them at the left.
     raw.output_modes = before.output_modes;
-    termios::tcsetattr(io::stdin(), OptionalActions::Flush, &raw)?;
-    *BEFORE.lock().unwrap_or_else(PoisonError::into_inner) = Some(before);
-    let mut stdout = io::stdout().lock();
-    stdout.write_all(PASTE_MARKS_ON)?;
-    stdout.flush()
+    termios::tcsetattr(io::stdin(), OptionalActions::Now, &raw)?;
+    execute!(io::stdout(), EnableBracketedPaste)
 }
 
 fn restore() {
-    let before = BEFORE.lock().unwrap_or_else(PoisonError::into_inner).take();
-    if let Some(before) = before {
+    if is_raw_mode_enabled().unwrap_or(true) {
         // The terminal may be gone; then there is nothing to restore.
-        let _ = io::stdout().write_all(PASTE_MARKS_OFF);
-        let _ = io::stdout().flush();
-        let _ = termios::tcsetattr(io::stdin(), OptionalActions::Drain, &before);
+        let _ = execute!(io::stdout(), DisableBracketedPaste);
+        let _ = disable_raw_mode();
     }
 }

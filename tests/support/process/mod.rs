@@ -3,6 +3,7 @@
 //! Owns: private surroundings for each test, so that nothing of the user's is read and nothing is
 //! left behind. Never: waits without a limit.
 
+mod attached;
 mod binaries;
 mod daemon;
 mod home;
@@ -15,6 +16,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+pub use attached::{Attached, Pty};
 pub use binaries::{binary, repository};
 pub use daemon::{Daemon, exit_of, finished};
 pub use home::Home;
