@@ -1,14 +1,18 @@
 //! The command line.
 //!
-//! Owns: the names and meanings of commands and options. Never: does anything about them.
+//! Owns: the names and meanings of commands and options. Never: does anything about them, or
+//! suggests a command that loses something to someone who meant another.
 
-use std::path::PathBuf;
+use std::{ffi::OsString, path::PathBuf};
 
 use agent_daemon::protocol::{MessagesWanted, NoRun, OnBusy};
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{
+    Args, Parser, Subcommand, ValueEnum,
+    error::{ContextKind, ContextValue, ErrorKind},
+};
 
 /// Talks to an agent that many clients can share. Without --session it is the one of the current
-/// directory.
+/// directory, which the first prompt makes; looking at it makes nothing.
 #[derive(Debug, Parser)]
 #[command(name = "agent-client", version, after_help = EXIT_STATUSES)]
 pub struct Arguments {
@@ -96,7 +100,7 @@ pub enum Command {
         #[arg(long, value_name = "N")]
         last: Option<usize>,
     },
-    /// Follow what happens, until interrupted
+    /// Follow what happens, until interrupted; where there is no session yet, wait for one
     Events {
         /// Begin after this event, as far as it is still held
         #[arg(long, value_name = "SEQ")]
@@ -113,8 +117,8 @@ pub enum Command {
         /// Its directory, in place of the current one
         #[arg(long, value_name = "DIR")]
         cwd: Option<PathBuf>,
-        /// Its model, as PROVIDER/ID
-        #[arg(long, value_name = "MODEL")]
+        /// Its model
+        #[arg(long, value_name = "PROVIDER/ID")]
         model: Option<String>,
     },
     /// Close the session; its run is aborted
@@ -143,7 +147,8 @@ pub enum Command {
 /// What the user says.
 #[derive(Debug, Args)]
 pub struct InputArguments {
-    /// What to say; `-`, or nothing while something is piped in, reads it from stdin
+    /// What to say; what is piped in follows it. `-` alone is what is piped in, however long that
+    /// takes
     #[arg(value_name = "TEXT")]
     pub text: Vec<String>,
     /// A picture to go with it (PNG, JPEG, GIF or WebP); can be given several times
@@ -155,6 +160,9 @@ pub struct InputArguments {
 pub struct PromptArguments {
     #[command(flatten)]
     pub input: InputArguments,
+    /// The session's model from now on, as PROVIDER/ID; see `agent-client models`
+    #[arg(long, value_name = "PROVIDER/ID")]
+    pub model: Option<String>,
     /// Print the run's number and return
     #[arg(long)]
     pub detach: bool,
@@ -230,6 +238,40 @@ impl From<Wanted> for MessagesWanted {
     }
 }
 
+/// The commands after which something is gone: a run, a session, a transcript, a daemon.
+const LOSING: &[&str] = &["abort", "close", "reset", "shutdown"];
+
+/// Reads a command line, the program's name first.
+///
+/// # Errors
+/// It makes no sense, or asks for help.
+pub fn parse(
+    line: impl IntoIterator<Item = impl Into<OsString> + Clone>,
+) -> Result<Arguments, clap::Error> {
+    Arguments::try_parse_from(line).map_err(without_dangerous_tips)
+}
+
+/// A tip is typed without much thought, so it must not cost anything.
+fn without_dangerous_tips(mut error: clap::Error) -> clap::Error {
+    if error.kind() != ErrorKind::InvalidSubcommand {
+        return error;
+    }
+    let mut tips = match error.remove(ContextKind::SuggestedSubcommand) {
+        Some(ContextValue::Strings(tips)) => tips,
+        Some(ContextValue::String(tip)) => vec![tip],
+        _ => Vec::new(),
+    };
+    let had_tips = !tips.is_empty();
+    tips.retain(|tip| !LOSING.contains(&tip.as_str()));
+    if !tips.is_empty() {
+        error.insert(ContextKind::SuggestedSubcommand, ContextValue::Strings(tips));
+    } else if had_tips {
+        // What clap says of its own accord in this place speaks of the tip that is gone.
+        error.remove(ContextKind::Suggested);
+    }
+    error
+}
+
 /// Seconds, with a fraction if need be, as milliseconds.
 fn seconds(text: &str) -> Result<u64, String> {
     let seconds: f64 = text.parse().map_err(|_| "expected a number of seconds".to_owned())?;
@@ -248,7 +290,7 @@ mod tests {
     use super::*;
 
     fn parse(line: &str) -> Result<Arguments, clap::Error> {
-        Arguments::try_parse_from(["agent-client"].into_iter().chain(line.split_whitespace()))
+        super::parse(["agent-client"].into_iter().chain(line.split_whitespace()))
     }
 
     #[test]
@@ -294,6 +336,20 @@ mod tests {
         ] {
             assert_eq!(parse(line).map(|_| ()).unwrap_err().exit_code(), 2, "{line}");
         }
+    }
+
+    #[test]
+    fn what_loses_something_is_a_command_and_never_a_tip() {
+        let command = Arguments::command();
+        for name in LOSING {
+            assert!(command.find_subcommand(name).is_some(), "{name}");
+            for wrong in [&name[1..], &name[..name.len() - 1], &format!("{name}s")] {
+                let said = parse(wrong).map(|_| ()).unwrap_err().to_string();
+                assert!(!said.contains(&format!("'{name}'")), "{said}");
+            }
+        }
+        let said = parse("promt").map(|_| ()).unwrap_err().to_string();
+        assert!(said.contains("'prompt'"), "{said}");
     }
 
     #[test]

@@ -2,10 +2,8 @@
 
 use std::process::ExitCode;
 
-use clap::Parser;
-
 use crate::{
-    arguments::Arguments,
+    arguments::{self, Arguments},
     commands::{self, remark},
     exit::{Exit, Failure},
     harmless::harmless_json,
@@ -23,7 +21,7 @@ pub fn cli_main() -> ExitCode {
     if std::env::args_os().nth(1).is_some_and(|argument| argument == DAEMON_ARGUMENT) {
         return daemon();
     }
-    let arguments = match Arguments::try_parse() {
+    let arguments: Arguments = match arguments::parse(std::env::args_os()) {
         Ok(arguments) => arguments,
         Err(error) => return misused(&error),
     };

@@ -345,7 +345,9 @@ pub fn end(reason: EndReason, error_message: Option<&str>) -> Option<Piece> {
     match reason {
         EndReason::Stop => None,
         EndReason::Aborted => warning("aborted"),
-        EndReason::MaxTurns => warning("stopped: the limit of turns (`config maxTurns=N` sets it)"),
+        EndReason::MaxTurns => {
+            warning("stopped: the limit of turns (`agent-client config maxTurns=N` sets it)")
+        }
         EndReason::Length => warning("stopped: the model's output limit cut the answer off"),
         EndReason::StoppedByHook => warning("stopped by a hook"),
         EndReason::Error => {

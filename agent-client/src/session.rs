@@ -1,16 +1,20 @@
 //! Which session is meant.
 //!
-//! Owns: the rule that without a name it is the one of the current directory. Never: makes up ids
-//! but for `new`.
+//! Owns: the rule that without a name it is the one of the current directory, and that only what
+//! writes makes it. Never: makes up ids but for `new`.
 
 use std::{
+    fmt,
     hash::{BuildHasher, Hasher, RandomState},
     path::Path,
 };
 
-use agent_daemon::protocol::{CreateSession, CreateSessionParams};
+use agent_daemon::protocol::{CreateSession, CreateSessionParams, ListSessions, SessionParams};
 
-use crate::client::{CallError, Client};
+use crate::{
+    client::{CallError, Client},
+    harmless::one_line,
+};
 
 /// A session, as the user names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,7 +26,8 @@ pub enum SessionChoice {
 }
 
 impl SessionChoice {
-    /// The session's id. The session of a directory is made on first use.
+    /// The session's id, for a command that writes: the session of a directory is made on first
+    /// use.
     ///
     /// # Errors
     /// The daemon cannot make it.
@@ -34,6 +39,33 @@ impl SessionChoice {
                 let params = CreateSessionParams { cwd, ..CreateSessionParams::default() };
                 Ok(client.call::<CreateSession>(&params).await?.session_id)
             }
+        }
+    }
+
+    /// The session's id, for a command that reads: none where a directory has no session. An id
+    /// that the user names is taken at its word.
+    ///
+    /// # Errors
+    /// The connection is lost.
+    pub async fn existing(&self, client: &Client) -> Result<Option<String>, CallError> {
+        let path = match self {
+            SessionChoice::Id(id) => return Ok(Some(id.clone())),
+            SessionChoice::Directory(path) => path,
+        };
+        // The daemon knows directories by their real paths, and it may see other ones than we do.
+        let real = std::fs::canonicalize(path).ok();
+        let is_it = |cwd: &str| cwd == path || real.as_deref() == Some(Path::new(cwd));
+        let all = client.call::<ListSessions>(&SessionParams::default()).await?.sessions;
+        // Oldest first, as the daemon chooses.
+        Ok(all.into_iter().find(|session| is_it(&session.cwd)).map(|session| session.session_id))
+    }
+}
+
+impl fmt::Display for SessionChoice {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SessionChoice::Id(id) => write!(formatter, "session {}", one_line(id)),
+            SessionChoice::Directory(path) => write!(formatter, "session of {}", one_line(path)),
         }
     }
 }

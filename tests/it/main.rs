@@ -5,9 +5,11 @@
 mod abort;
 mod bytes;
 mod client_attach;
+mod client_commands;
 mod client_keys;
 mod client_mirror;
 mod client_process;
+mod client_stdin;
 mod daemon_attach;
 mod daemon_calls;
 mod daemon_schema;

@@ -176,7 +176,7 @@ fn json_is_the_run_s_events_from_its_start_to_its_end() {
 #[test]
 fn five_first_prompts_at_once_make_one_daemon() {
     let home = Home::new();
-    let mut clients: Vec<Child> = (0..5).map(|_| begin(&home, &["state"])).collect();
+    let mut clients: Vec<Child> = (0..5).map(|_| begin(&home, &["models"])).collect();
     for client in &mut clients {
         assert_eq!(exit_of(client).code(), Some(0));
     }
@@ -189,7 +189,7 @@ fn a_daemon_that_cannot_start_or_is_not_to_be_started_is_exit_status_3() {
     let home = Home::new();
     assert_eq!(client(&home, &["--no-start", "state"]).0, Some(3));
     home.configure("modle = \"offline/demo\"\n");
-    let (status, _, err) = client(&home, &["state"]);
+    let (status, _, err) = client(&home, &["models"]);
     assert_eq!(status, Some(3), "{err}");
     assert!(err.contains("modle"), "{err}");
 }

@@ -88,14 +88,14 @@ mod tests {
     fn answer(commands: &[&str]) -> Value {
         let call = |(number, command): (usize, &&str)| {
             json!({
-                "type": "tool_call", "id": format!("c{number}"), "name": "bash",
+                "type": "toolCall", "id": format!("c{number}"), "name": "bash",
                 "arguments": { "command": command },
             })
         };
         let content: Vec<_> = commands.iter().enumerate().map(call).collect();
         json!({
             "role": "assistant", "id": "m1", "content": content, "model": "a/b", "usage": {},
-            "stopReason": "tool_use", "timestamp": 0,
+            "stopReason": "toolUse", "timestamp": 0,
         })
     }
 

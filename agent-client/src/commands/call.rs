@@ -3,26 +3,25 @@
 use agent_daemon::protocol::{Method, Shutdown, ShutdownParams, ShutdownScope};
 use serde_json::{Map, Value, value::RawValue};
 
-use super::{Context, input, line, remark};
+use super::{Context, line, remark, stdin};
 use crate::exit::{Exit, Failure};
 
-/// The methods that speak of one session.
-const OF_A_SESSION: &[&str] = &[
-    "prompt",
+/// The methods that bring something into one session, which they make on first use.
+const WRITING: &[&str] = &["prompt", "steer", "followUp", "setConfig"];
+/// The other methods that speak of one session.
+const READING: &[&str] = &[
     "continue",
-    "steer",
-    "followUp",
     "abort",
     "waitForIdle",
     "removeQueued",
     "clearQueues",
     "getState",
     "getMessages",
-    "setConfig",
-    "listModels",
     "reset",
     "closeSession",
 ];
+/// How long the params may be: as a message, at most.
+const MAX_PARAMS_BYTES: usize = 1 << 30;
 
 pub(super) async fn call(
     context: &Context,
@@ -30,13 +29,26 @@ pub(super) async fn call(
     params: Option<String>,
 ) -> Result<Exit, Failure> {
     let params = match params.as_deref() {
-        Some("-") => Some(input::stdin()?),
+        Some("-") => Some(stdin::whole(MAX_PARAMS_BYTES).await?),
         _ => params,
     };
     let mut params = object(params.as_deref().unwrap_or("{}"))?;
-    let client = context.connect().await?;
-    if OF_A_SESSION.contains(&method.as_str()) && !params.contains_key("sessionId") {
-        params.insert("sessionId".to_owned(), context.choice()?.id(&client).await?.into());
+    let (client, session_id) = match method.as_str() {
+        _ if params.contains_key("sessionId") => (context.connect().await?, None),
+        method if WRITING.contains(&method) => context.session().await?,
+        method if READING.contains(&method) => match context.existing().await? {
+            Ok((client, id)) => (client, Some(id)),
+            Err(none) => return Err(Failure::Lost(none.to_string())),
+        },
+        "listModels" => {
+            let client = context.connect().await?;
+            let session_id = context.choice()?.existing(&client).await?;
+            (client, session_id)
+        }
+        _ => (context.connect().await?, None),
+    };
+    if let Some(session_id) = session_id {
+        params.insert("sessionId".to_owned(), session_id.into());
     }
     let result: Box<RawValue> = client.call_json(&method, &params).await?;
     line(result.get())?;

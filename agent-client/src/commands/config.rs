@@ -7,7 +7,7 @@ use agent_daemon::protocol::{
 };
 use serde_json::{Map, Value};
 
-use super::{Context, line, write};
+use super::{Context, line, remark, write};
 use crate::{
     exit::{Exit, Failure},
     harmless::one_line,
@@ -15,12 +15,20 @@ use crate::{
 
 pub(super) async fn config(context: &Context, settings: Vec<String>) -> Result<Exit, Failure> {
     let mut params = change(&settings)?;
-    let (client, session_id) = context.session().await?;
     if !params.is_empty() {
+        let (client, session_id) = context.session().await?;
         params.insert("sessionId".to_owned(), session_id.into());
         return context.print(&client, SetConfig::NAME, &params, |config| shown(&config)).await;
     }
-    let messages = Some(MessagesWanted::None);
+    let (client, session_id) = match context.existing().await? {
+        Ok(found) => found,
+        Err(none) => {
+            let exit = context.nothing(&none, Some("null"))?;
+            remark(&keys());
+            return Ok(exit);
+        }
+    };
+    let (messages, session_id) = (Some(MessagesWanted::None), Some(session_id));
     let params = GetStateParams { messages, session_id, ..GetStateParams::default() };
     let GetStateResult { state, .. } = client.call::<GetState>(&params).await?;
     if context.json {
@@ -32,8 +40,11 @@ pub(super) async fn config(context: &Context, settings: Vec<String>) -> Result<E
 }
 
 pub(super) async fn reset(context: &Context) -> Result<Exit, Failure> {
-    let (client, session_id) = context.session().await?;
-    let params = SessionParams { session_id, ..SessionParams::default() };
+    let (client, session_id) = match context.existing().await? {
+        Ok(found) => found,
+        Err(none) => return context.nothing(&none, Some("null")),
+    };
+    let params = SessionParams { session_id: Some(session_id), ..SessionParams::default() };
     let told = |_: SeqResult| "the transcript is empty".to_owned();
     context.tell(&client, Reset::NAME, &params, told).await
 }
@@ -44,7 +55,8 @@ fn change(settings: &[String]) -> Result<Map<String, Value>, Failure> {
 
 fn one(setting: &str) -> Result<(String, Value), Failure> {
     let (key, value) = setting.split_once('=').ok_or_else(|| {
-        Failure::Usage(format!("`{setting}` is no KEY=VALUE; `config` alone shows the keys"))
+        let example = "such as model=offline/demo";
+        Failure::Usage(format!("`{setting}` is no KEY=VALUE, {example}; {}", keys()))
     })?;
     let key = camel_case(key);
     // The daemon knows the keys and their values; only two are not texts.
@@ -57,6 +69,22 @@ fn one(setting: &str) -> Result<(String, Value), Failure> {
         _ => value.into(),
     };
     Ok((key, value))
+}
+
+/// The keys, for people who have no session to look at.
+fn keys() -> String {
+    let keys = [
+        "model",
+        "thinkingLevel",
+        "systemPrompt",
+        "tools",
+        "steeringMode",
+        "followUpMode",
+        "whenIdle",
+        "maxTurns",
+        "toolExecution",
+    ];
+    format!("the keys are {}", keys.join(", "))
 }
 
 /// `steering-mode` and `steering_mode` are how the command line and the file write `steeringMode`.

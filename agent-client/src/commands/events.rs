@@ -1,24 +1,37 @@
 //! `events`: what happens in a session, as it happens.
 
-use agent_daemon::protocol::{Control, Frame, MessagesWanted};
+use std::{sync::Arc, time::Duration};
 
-use super::{Context, line};
+use agent_daemon::protocol::{Control, Frame, MessagesWanted};
+use tokio::time::sleep;
+
+use super::{Context, line, remark};
 use crate::{
+    client::{CallError, Client},
     exit::{Exit, Failure},
     fold::{Missed, Step},
     mirror::{Beginning, Change, Mirror, MirrorError},
     render::{Renderer, Tone},
     screen::Screen,
+    session::SessionChoice,
 };
 
+/// How often a session is looked for that is not there yet. Nobody tells those who are not
+/// connected, and a directory may get its session from any client.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
+
 pub(super) async fn events(context: &Context, from: Option<u64>) -> Result<Exit, Failure> {
-    let client = context.connect().await?;
+    let (client, id, was_there) = session(context).await?;
     let beginning = match from {
         Some(seq) => Beginning::After(seq),
+        // What happened before we saw that it is there is news to us, too.
+        None if !was_there => Beginning::After(0),
         None if context.json => Beginning::Now,
         None => Beginning::Snapshot(MessagesWanted::None),
     };
-    let mut mirror = Mirror::new(client, context.dial(), context.choice()?, beginning).await?;
+    // By its id, since looking on makes nothing, whatever happens to the daemon meanwhile.
+    let choice = SessionChoice::Id(id);
+    let mut mirror = Mirror::new(client, context.dial(), choice, beginning).await?;
     let mut view = View {
         wants_past: from.is_some(),
         renderer: Renderer::with_prompts(),
@@ -45,6 +58,26 @@ pub(super) async fn events(context: &Context, from: Option<u64>) -> Result<Exit,
             Some(Step::Closed) => return Ok(Exit::Done),
             Some(Step::ShuttingDown) => return Ok(Exit::NoConnection),
             _ => {}
+        }
+    }
+}
+
+/// The session, as soon as there is one, and whether there was from the start.
+async fn session(context: &Context) -> Result<(Arc<Client>, String, bool), Failure> {
+    let none = match context.existing().await? {
+        Ok((client, id)) => return Ok((client, id, true)),
+        Err(none) => none,
+    };
+    remark(&format!("agent-client: {none}; waiting for it"));
+    loop {
+        sleep(LOOK_EVERY).await;
+        match context.existing().await {
+            Ok(Ok((client, id))) => return Ok((client, id, false)),
+            Ok(Err(_)) => {}
+            // A daemon that begins or ends just now.
+            Err(Failure::Connect(error)) if error.is_passing() && context.may_start => {}
+            Err(Failure::Call(CallError::Lost(_))) => {}
+            Err(error) => return Err(error),
         }
     }
 }

@@ -1,43 +1,42 @@
-//! What the user says, from the command line, from stdin and from pictures.
+//! What the user says: the command line, what is piped in, and pictures.
 
-use std::{
-    io::{self, IsTerminal, Read},
-    path::Path,
-};
+use std::path::Path;
 
 use agent_core::Block;
 use agent_daemon::protocol::Content;
 use base64::{Engine, engine::general_purpose::STANDARD};
 
+use super::stdin;
 use crate::{arguments::InputArguments, exit::Failure};
 
+/// The most text that a message may have (wire protocol, 3.5).
+const MAX_TEXT_BYTES: usize = 1 << 20;
+
 /// Puts a message together.
-pub(super) fn content(arguments: InputArguments) -> Result<Content, Failure> {
+pub(super) async fn content(arguments: InputArguments) -> Result<Content, Failure> {
     let InputArguments { text, image } = arguments;
+    // First of all, since it may take stdin a while to say that all is well.
+    let pictures = image.iter().map(|path| picture(path)).collect::<Result<Vec<_>, _>>()?;
     let text = match text.as_slice() {
-        [dash] if dash == "-" => stdin()?,
-        [] if !io::stdin().is_terminal() && image.is_empty() => stdin()?,
-        words => words.join(" "),
+        [dash] if dash == "-" => stdin::whole(MAX_TEXT_BYTES).await?,
+        // There is nothing else to say.
+        [] if pictures.is_empty() && stdin::is_piped() => stdin::whole(MAX_TEXT_BYTES).await?,
+        words => joined(words.join(" "), stdin::beside(MAX_TEXT_BYTES).await?),
     };
-    let mut blocks = Vec::new();
-    if !text.trim().is_empty() {
-        blocks.push(Block::text(text));
-    }
-    for path in &image {
-        blocks.push(picture(path)?);
-    }
+    let text = (!text.trim().is_empty()).then(|| Block::text(text));
+    let blocks: Vec<_> = text.into_iter().chain(pictures).collect();
     if blocks.is_empty() {
         return Err(Failure::Usage("there is nothing to say: give a TEXT, or pipe one in".into()));
     }
     Ok(Content(blocks))
 }
 
-/// All that is piped in, without the line end that every command puts there.
-pub(super) fn stdin() -> Result<String, Failure> {
-    let mut text = String::new();
-    match io::stdin().read_to_string(&mut text) {
-        Ok(_) => Ok(text.trim_end_matches(['\r', '\n']).to_owned()),
-        Err(error) => Err(Failure::Usage(format!("cannot read stdin: {error}"))),
+/// What is asked comes first, and what it is about after an empty line.
+fn joined(text: String, piped: String) -> String {
+    match (text.trim().is_empty(), piped.trim().is_empty()) {
+        (_, true) => text,
+        (true, false) => piped,
+        (false, false) => format!("{text}\n\n{piped}"),
     }
 }
 

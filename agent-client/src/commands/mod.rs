@@ -4,6 +4,7 @@
 //! Never: anything on stdout but an answer, a result or JSON, or anywhere what a terminal would obey.
 
 use std::{
+    fmt,
     io::{self, Write},
     sync::Arc,
 };
@@ -30,7 +31,25 @@ mod prompt;
 mod queue;
 mod sessions;
 pub(crate) mod state;
+mod stdin;
 mod wait;
+
+/// A session that is there, by its id, or why there is none.
+type Found = Result<(Arc<Client>, String), NoSession>;
+
+/// A directory whose session nobody has made yet.
+#[derive(Debug)]
+struct NoSession {
+    choice: SessionChoice,
+    has_daemon: bool,
+}
+
+impl fmt::Display for NoSession {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let daemon = if self.has_daemon { "" } else { ", and no daemon is running" };
+        write!(formatter, "there is no {} yet{daemon}; the first prompt makes it", self.choice)
+    }
+}
 
 /// What every command needs.
 pub(crate) struct Context {
@@ -112,11 +131,46 @@ impl Context {
         }
     }
 
-    /// Connects, and finds the session's id.
+    /// Connects, and finds the session's id, or makes the session.
     pub(crate) async fn session(&self) -> Result<(Arc<Client>, Option<String>), Failure> {
         let client = self.connect().await?;
         let id = self.choice()?.id(&client).await?;
         Ok((client, Some(id)))
+    }
+
+    /// Connects, if there is a daemon. For commands that have nothing to do without one.
+    async fn running(&self) -> Result<Option<Arc<Client>>, Failure> {
+        match self.connector.connect().await {
+            // Who forbids to start one wants to know that there is none.
+            Err(error) if self.may_start && error.is_absence() => Ok(None),
+            connected => Ok(Some(connected?)),
+        }
+    }
+
+    /// The session that the user means, if it is there. Reading it makes neither it nor a daemon.
+    async fn existing(&self) -> Result<Found, Failure> {
+        let choice = self.choice()?;
+        let Some(client) = self.running().await? else {
+            return match choice {
+                SessionChoice::Id(_) => {
+                    Err(Failure::Lost(format!("there is no {choice}: no daemon is running")))
+                }
+                SessionChoice::Directory(_) => Ok(Err(NoSession { choice, has_daemon: false })),
+            };
+        };
+        Ok(match choice.existing(&client).await? {
+            Some(id) => Ok((client, id)),
+            None => Err(NoSession { choice, has_daemon: true }),
+        })
+    }
+
+    /// Says that there is no session to read from, beside what programs get to read.
+    fn nothing(&self, none: &NoSession, json: Option<&str>) -> Result<Exit, Failure> {
+        if let Some(json) = json.filter(|_| self.json) {
+            line(json)?;
+        }
+        remark(&format!("agent-client: {none}"));
+        Ok(Exit::Done)
     }
 
     /// Connects again, after the connection was lost.

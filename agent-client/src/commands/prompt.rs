@@ -3,30 +3,34 @@
 use std::collections::VecDeque;
 
 use agent_daemon::protocol::{
-    Disposition, MessagesWanted, Method, Prompt, PromptParams, PromptResult,
+    CreateSession, CreateSessionParams, Disposition, GetState, GetStateParams, MessagesWanted,
+    Method, Prompt, PromptParams, PromptResult, RpcError, SetConfig, SetConfigParams,
 };
 use serde_json::value::RawValue;
 
 use super::{Context, follow_run::FollowRun, input, interrupts::Interrupts, line};
 use crate::{
-    arguments::PromptArguments,
-    client::CallError,
+    arguments::{Busy, PromptArguments},
+    client::{CallError, Client},
     exit::{Exit, Failure},
     mirror::{Beginning, Change, Mirror},
-    session::new_message_id,
+    session::{SessionChoice, new_message_id},
 };
 
 pub(super) async fn prompt(context: &Context, arguments: PromptArguments) -> Result<Exit, Failure> {
     let mut params = PromptParams {
-        input: input::content(arguments.input)?,
+        input: input::content(arguments.input).await?,
         on_busy: Some(arguments.on_busy.into()),
         client_message_id: Some(new_message_id()),
         ..PromptParams::default()
     };
-    if arguments.detach {
-        return detached(context, params).await;
-    }
     let client = context.connect().await?;
+    if let Some(model) = arguments.model {
+        choose(&client, context.choice()?, model, arguments.on_busy).await?;
+    }
+    if arguments.detach {
+        return detached(context, &client, params).await;
+    }
     let interrupts = Interrupts::watch()?;
     // Before the prompt, so that none of the run's events can be missed.
     let beginning = Beginning::Snapshot(MessagesWanted::None);
@@ -38,8 +42,12 @@ pub(super) async fn prompt(context: &Context, arguments: PromptArguments) -> Res
     run.until_its_end(early, &interrupts).await
 }
 
-async fn detached(context: &Context, params: PromptParams) -> Result<Exit, Failure> {
-    let (client, session_id) = context.session().await?;
+async fn detached(
+    context: &Context,
+    client: &Client,
+    params: PromptParams,
+) -> Result<Exit, Failure> {
+    let session_id = Some(context.choice()?.id(client).await?);
     let params = PromptParams { session_id, ..params };
     if context.json {
         let result: Box<RawValue> = client.call_json(Prompt::NAME, &params).await?;
@@ -48,6 +56,43 @@ async fn detached(context: &Context, params: PromptParams) -> Result<Exit, Failu
         line(&client.call::<Prompt>(&params).await?.run_id.to_string())?;
     }
     Ok(Exit::Done)
+}
+
+/// Gives the session another model, from its next turn on. A name that is wrong is refused before
+/// anything is made or changed.
+async fn choose(
+    client: &Client,
+    choice: SessionChoice,
+    model: String,
+    on_busy: Busy,
+) -> Result<(), Failure> {
+    let session_id = match choice {
+        SessionChoice::Id(id) => id,
+        SessionChoice::Directory(path) => {
+            let (cwd, model) = (Some(path), Some(model.clone()));
+            let params = CreateSessionParams { cwd, model, ..CreateSessionParams::default() };
+            let session = client.call::<CreateSession>(&params).await?;
+            if session.created {
+                return Ok(());
+            }
+            session.session_id
+        }
+    };
+    let session_id = Some(session_id);
+    if on_busy == Busy::Reject {
+        // The prompt would be refused, and the run's model changed under it all the same. A run
+        // that begins just now can still be met: the protocol has no step for both.
+        let messages = Some(MessagesWanted::None);
+        let session_id = session_id.clone();
+        let params = GetStateParams { messages, session_id, ..GetStateParams::default() };
+        if let Some(run_id) = client.call::<GetState>(&params).await?.state.active_run() {
+            return Err(CallError::Refused(RpcError::Busy { run_id }.into()).into());
+        }
+    }
+    let model = Some(model);
+    let params = SetConfigParams { model, session_id, ..SetConfigParams::default() };
+    client.call::<SetConfig>(&params).await?;
+    Ok(())
 }
 
 /// Sends the prompt, again if the connection is lost before the answer: its id makes it count once.

@@ -2,12 +2,14 @@
 
 use agent_core::RunId;
 use agent_daemon::protocol::{
-    Abort, AbortParams, AbortResult, Disposition, FollowUp, Method, QueueParams, QueueResult, Steer,
+    Abort, AbortParams, AbortResult, Disposition, FollowUp, Method, QueueParams, QueueResult,
+    RpcError, Steer,
 };
 
 use super::{Context, input};
 use crate::{
-    arguments::QueueArguments,
+    arguments::{Idle, QueueArguments},
+    client::CallError,
     exit::{Exit, Failure},
     session::new_message_id,
 };
@@ -29,8 +31,16 @@ async fn submit(
     arguments: QueueArguments,
 ) -> Result<Exit, Failure> {
     let QueueArguments { input, run, when_idle } = arguments;
-    let input = input::content(input)?;
-    let (client, session_id) = context.session().await?;
+    let input = input::content(input).await?;
+    let (client, session_id) = match when_idle {
+        // Nothing can be active in a session that is not there. What else becomes of the message is
+        // for the session's settings to say.
+        Some(Idle::Reject) => match context.existing().await? {
+            Ok((client, id)) => (client, Some(id)),
+            Err(_) => return Err(CallError::Refused(RpcError::NotRunning.into()).into()),
+        },
+        _ => context.session().await?,
+    };
     let params = QueueParams {
         input,
         expected_run_id: run.map(RunId),
@@ -43,8 +53,11 @@ async fn submit(
 }
 
 pub(super) async fn abort(context: &Context, run: Option<u64>) -> Result<Exit, Failure> {
-    let (client, session_id) = context.session().await?;
-    let expected_run_id = run.map(RunId);
+    let (client, session_id) = match context.existing().await? {
+        Ok(found) => found,
+        Err(none) => return context.nothing(&none, Some("null")),
+    };
+    let (expected_run_id, session_id) = (run.map(RunId), Some(session_id));
     let params = AbortParams { expected_run_id, session_id, ..AbortParams::default() };
     let told = |result: AbortResult| match result.run_id.filter(|_| result.aborted) {
         Some(run_id) => format!("run {run_id} is being aborted"),

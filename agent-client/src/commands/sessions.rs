@@ -7,7 +7,7 @@ use agent_daemon::protocol::{
     ListModels, ListModelsResult, ListSessions, ListSessionsResult, Method, SessionParams,
 };
 
-use super::Context;
+use super::{Context, line, remark};
 use crate::{
     exit::{Exit, Failure},
     harmless::one_line,
@@ -15,7 +15,13 @@ use crate::{
 };
 
 pub(super) async fn sessions(context: &Context) -> Result<Exit, Failure> {
-    let client = context.connect().await?;
+    let Some(client) = context.running().await? else {
+        if context.json {
+            line(r#"{"sessions":[]}"#)?;
+        }
+        remark("agent-client: no daemon is running, so there is no session");
+        return Ok(Exit::Done);
+    };
     let params = SessionParams::default();
     context.print(&client, ListSessions::NAME, &params, session_table).await
 }
@@ -39,18 +45,24 @@ pub(super) async fn new(
 }
 
 pub(super) async fn close(context: &Context) -> Result<Exit, Failure> {
-    let (client, session_id) = context.session().await?;
-    let id = session_id.clone().unwrap_or_default();
-    let params = SessionParams { session_id, ..SessionParams::default() };
+    let (client, id) = match context.existing().await? {
+        Ok(found) => found,
+        Err(none) => return context.nothing(&none, Some("null")),
+    };
+    let params = SessionParams { session_id: Some(id.clone()), ..SessionParams::default() };
     let told = |result: CloseSessionResult| match result.closed {
         true => format!("session {id} is closed"),
-        false => format!("session {id} is the daemon's own and stays; `reset` empties it"),
+        false => {
+            format!("session {id} is the daemon's own and stays; `agent-client reset` empties it")
+        }
     };
     context.tell(&client, CloseSession::NAME, &params, told).await
 }
 
 pub(super) async fn models(context: &Context) -> Result<Exit, Failure> {
-    let (client, session_id) = context.session().await?;
+    // The daemon's, whichever session there is; without one the mark is at a new session's.
+    let client = context.connect().await?;
+    let session_id = context.choice()?.existing(&client).await?;
     let params = SessionParams { session_id, ..SessionParams::default() };
     context.print(&client, ListModels::NAME, &params, model_table).await
 }

@@ -21,7 +21,11 @@ use crate::{
 const EXCERPT_CHARS: usize = 70;
 
 pub(super) async fn state(context: &Context, messages: Wanted) -> Result<Exit, Failure> {
-    let (client, session_id) = context.session().await?;
+    let (client, session_id) = match context.existing().await? {
+        Ok(found) => found,
+        Err(none) => return context.nothing(&none, Some("null")),
+    };
+    let session_id = Some(session_id);
     // People get to see how many there are.
     let messages = if context.json { messages.into() } else { MessagesWanted::None };
     let messages = Some(messages);
@@ -41,7 +45,11 @@ pub(super) async fn messages(
         messages: Vec<Box<RawValue>>,
         total: usize,
     }
-    let (client, session_id) = context.session().await?;
+    let (client, session_id) = match context.existing().await? {
+        Ok(found) => found,
+        Err(none) => return context.nothing(&none, None),
+    };
+    let session_id = Some(session_id);
     let mut params = GetMessagesParams { session_id, ..GetMessagesParams::default() };
     let mut next = from.unwrap_or(0);
     if let Some(last) = last {

@@ -20,13 +20,20 @@ pub(super) async fn wait_for_idle(
     run: Option<u64>,
     timeout_ms: Option<u64>,
 ) -> Result<Exit, Failure> {
-    let (mut client, session_id) = context.session().await?;
+    let (mut client, session_id) = match context.existing().await? {
+        Ok(found) => found,
+        // A run that never was cannot be waited for.
+        Err(none) => match run {
+            Some(run) => return Err(Failure::Lost(format!("there is no run {run}: {none}"))),
+            None => return context.nothing(&none, Some(r#"{"status":"idle","seq":0}"#)),
+        },
+    };
     let instance_id = client.server().instance_id.clone();
     let deadline = timeout_ms.map(|ms| Instant::now() + Duration::from_millis(ms));
     let mut params = WaitForIdleParams {
         run_id: run.map(RunId),
         timeout_ms,
-        session_id,
+        session_id: Some(session_id),
         ..WaitForIdleParams::default()
     };
     let result: Box<RawValue> = loop {

@@ -198,12 +198,14 @@ impl ModelCatalog {
         let usable = self.list().into_iter().find(|model| model.available && model.api != OFFLINE);
         match usable {
             Some(model) => format!(
-                "A real one is set up: choose {} with `--model` or setConfig.",
+                "A real one is set up: `agent-client prompt --model {}` chooses it, and so does \
+                 setConfig.",
                 model.id.replace('*', "ID"),
             ),
             None => {
                 "For a real one set OPENAI_API_KEY or ANTHROPIC_API_KEY, or describe a server in \
-                     [providers.NAME] of config.toml, and choose it with `--model PROVIDER/ID`."
+                     [providers.NAME] of config.toml, before the daemon starts; \
+                     `agent-client prompt --model PROVIDER/ID` then chooses it."
                     .to_owned()
             }
         }
