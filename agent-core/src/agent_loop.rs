@@ -354,6 +354,11 @@ impl RunTask {
         self.publish(EventKind::MessageStart { role: crate::Role::Assistant }).await;
     }
 
+    /// What the model began counts no longer; the next attempt begins anew.
+    pub(crate) fn message_dropped(&mut self) {
+        self.unfinished.message = false;
+    }
+
     /// Publishes an event of this run and waits until every listener has finished with it. (6.1)
     pub(crate) async fn publish(&mut self, kind: EventKind) {
         let publisher = self.publisher.clone();

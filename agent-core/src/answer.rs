@@ -1,25 +1,41 @@
 //! An answer that is being streamed, as the loop gathers it.
 //!
-//! Owns: dense content indices, unique call ids, and how pieces become a message's blocks.
+//! Owns: dense content indices, unique call ids, how pieces become a message's blocks, and how many
+//! of them are taken.
 //! Never: decides what arguments mean; [`repair`] does.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use serde_json::Value;
 
 use crate::{Block, EventKind, ModelEvent, ToolCall, repair};
 
+/// More blocks than this in one answer are a runaway.
+const MAX_BLOCKS: usize = 10_000;
+
 /// The blocks so far.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Answer {
     blocks: Vec<Streamed>,
+    /// Where the newest block of each of the model's numbers is.
+    places: HashMap<u32, usize>,
     call_ids: HashSet<String>,
+    /// How many bytes all blocks hold, and may hold.
+    size: usize,
+    max_size: usize,
+}
+
+/// The answer is longer than is taken.
+#[derive(Debug, PartialEq, thiserror::Error)]
+pub(crate) enum TooLong {
+    #[error("its answer is longer than {0} bytes (max_answer_bytes)")]
+    Bytes(usize),
+    #[error("its answer has more than {MAX_BLOCKS} blocks")]
+    Blocks,
 }
 
 #[derive(Debug)]
 struct Streamed {
-    /// The model's own number for the block.
-    index: u32,
     block: Block,
     /// JSON text of a call's arguments so far.
     arguments: String,
@@ -33,8 +49,78 @@ enum Kind {
 }
 
 impl Answer {
-    /// Takes a piece in and tells the event to publish; none when nothing is new.
-    pub(crate) fn take(&mut self, event: ModelEvent) -> Option<EventKind> {
+    /// An answer that may hold this many bytes.
+    pub(crate) fn new(max_size: usize) -> Self {
+        Answer {
+            blocks: Vec::new(),
+            places: HashMap::new(),
+            call_ids: HashSet::new(),
+            size: 0,
+            max_size,
+        }
+    }
+
+    /// Takes a piece in and tells the event to publish; none when nothing is new. Of a piece that
+    /// is too long the beginning is taken, if it is one of text.
+    pub(crate) fn take(&mut self, event: ModelEvent) -> (Option<EventKind>, Result<(), TooLong>) {
+        let room = self.max_size - self.size;
+        let (grows, opens) = self.growth(&event);
+        if opens && self.blocks.len() == MAX_BLOCKS {
+            return (None, Err(TooLong::Blocks));
+        }
+        self.size += grows.min(room);
+        if grows <= room {
+            return (self.add(event), Ok(()));
+        }
+        let kept = beginning(event, room).and_then(|event| self.add(event));
+        (kept, Err(TooLong::Bytes(self.max_size)))
+    }
+
+    /// How many bytes a piece adds, and whether it begins a block.
+    fn growth(&self, event: &ModelEvent) -> (usize, bool) {
+        match event {
+            ModelEvent::Text { index, delta } => {
+                (delta.len(), self.position(*index, Kind::Text).is_none())
+            }
+            ModelEvent::Thinking { index, delta } => {
+                (delta.len(), self.position(*index, Kind::Thinking).is_none())
+            }
+            ModelEvent::ThinkingSignature { index, signature } => {
+                let place = self.position(*index, Kind::Thinking);
+                let old = place.map_or(0, |place| self.signature_len(place));
+                (signature.len().saturating_sub(old), place.is_none())
+            }
+            ModelEvent::ToolCall { index, id, name, delta } => {
+                match self.position(*index, Kind::ToolCall) {
+                    Some(_) => (delta.len(), false),
+                    None => (id.len() + name.len() + delta.len(), true),
+                }
+            }
+        }
+    }
+
+    fn signature_len(&self, place: usize) -> usize {
+        match &self.blocks[place].block {
+            Block::Thinking { signature: Some(signature), .. } => signature.len(),
+            _ => 0,
+        }
+    }
+
+    /// Whether there is neither text nor a call: nothing that anybody could do something with.
+    pub(crate) fn says_nothing(&self) -> bool {
+        self.blocks.iter().all(|streamed| match &streamed.block {
+            Block::Text { text } => text.trim().is_empty(),
+            Block::Thinking { .. } => true,
+            Block::Image { .. } | Block::ToolCall(_) => false,
+        })
+    }
+
+    /// Whether there is a thought.
+    pub(crate) fn thinks(&self) -> bool {
+        self.blocks.iter().any(|streamed| matches!(streamed.block, Block::Thinking { .. }))
+    }
+
+    fn add(&mut self, event: ModelEvent) -> Option<EventKind> {
         match event {
             ModelEvent::Text { index, delta } => {
                 let (content_index, streamed) = self.grow(index, Kind::Text, &delta)?;
@@ -52,7 +138,7 @@ impl Answer {
             }
             ModelEvent::ThinkingSignature { index, signature } => self.sign(index, signature),
             ModelEvent::ToolCall { index, id, name, delta } => {
-                Some(self.call_grew(index, &id, &name, delta))
+                self.call_grew(index, &id, &name, delta)
             }
         }
     }
@@ -73,18 +159,23 @@ impl Answer {
             .then(|| EventKind::ThinkingDelta { content_index, delta: String::new() })
     }
 
-    fn call_grew(&mut self, index: u32, id: &str, name: &str, delta: String) -> EventKind {
-        let position = self.position(index, Kind::ToolCall).unwrap_or_else(|| {
-            let (id, name) = (self.unique_id(id), name.to_owned());
-            self.open(index, Block::ToolCall(ToolCall { id, name, arguments: Value::Null }))
-        });
+    fn call_grew(&mut self, index: u32, id: &str, name: &str, delta: String) -> Option<EventKind> {
+        let position = match self.position(index, Kind::ToolCall) {
+            // Pieces with nothing in them could be sent for ever.
+            Some(_) if delta.is_empty() => return None,
+            Some(position) => position,
+            None => {
+                let (id, name) = (self.unique_id(id), name.to_owned());
+                self.open(index, Block::ToolCall(ToolCall { id, name, arguments: Value::Null }))
+            }
+        };
         let (content_index, streamed) = (position as u32, &mut self.blocks[position]);
         streamed.arguments.push_str(&delta);
         let (tool_call_id, tool_name) = match &streamed.block {
             Block::ToolCall(call) => (call.id.clone(), call.name.clone()),
             _ => (id.to_owned(), name.to_owned()),
         };
-        EventKind::ToolCallDelta { content_index, tool_call_id, tool_name, delta }
+        Some(EventKind::ToolCallDelta { content_index, tool_call_id, tool_name, delta })
     }
 
     fn block(&mut self, index: u32, kind: Kind) -> (u32, &mut Streamed) {
@@ -95,12 +186,13 @@ impl Answer {
 
     /// Where the block of that number is; a number that is reused for another kind is a new block.
     fn position(&self, index: u32, kind: Kind) -> Option<usize> {
-        let position = self.blocks.iter().rposition(|streamed| streamed.index == index)?;
+        let position = *self.places.get(&index)?;
         (kind_of(&self.blocks[position].block) == kind).then_some(position)
     }
 
     fn open(&mut self, index: u32, block: Block) -> usize {
-        self.blocks.push(Streamed { index, block, arguments: String::new() });
+        self.places.insert(index, self.blocks.len());
+        self.blocks.push(Streamed { block, arguments: String::new() });
         self.blocks.len() - 1
     }
 
@@ -138,6 +230,18 @@ impl Answer {
         let mut content = self.finish();
         content.retain(|block| !matches!(block, Block::ToolCall(_)));
         content
+    }
+}
+
+/// As much of a text or thought as fits; the half of anything else is of no use.
+fn beginning(mut event: ModelEvent, room: usize) -> Option<ModelEvent> {
+    match &mut event {
+        ModelEvent::Text { delta, .. } | ModelEvent::Thinking { delta, .. } => {
+            let end = (0..=room).rev().find(|end| delta.is_char_boundary(*end)).unwrap_or(0);
+            delta.truncate(end);
+            Some(event)
+        }
+        ModelEvent::ThinkingSignature { .. } | ModelEvent::ToolCall { .. } => None,
     }
 }
 
@@ -179,6 +283,8 @@ pub(crate) fn depth(value: &Value) -> usize {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+
     use proptest::{collection::vec, prelude::*};
 
     use super::*;
@@ -240,8 +346,8 @@ mod tests {
         // 4.4, 3.2
         #[test]
         fn what_the_loop_gathers_is_what_the_reducer_shows(events in vec(event(), 0..40)) {
-            let (mut answer, mut state) = (Answer::default(), running());
-            let kinds = events.into_iter().filter_map(|event| answer.take(event));
+            let (mut answer, mut state) = (Answer::new(1 << 20), running());
+            let kinds = events.into_iter().filter_map(|event| answer.take(event).0);
             let start = EventKind::MessageStart { role: Role::Assistant };
             for kind in [start].into_iter().chain(kinds) {
                 state = reduce(state, &Event { seq: 1, run_id: Some(RunId(1)), kind });
@@ -275,25 +381,68 @@ mod tests {
     // 5.7, 7.3
     #[test]
     fn a_message_that_did_not_finish_has_no_calls() {
-        let mut answer = Answer::default();
-        for event in [
-            ModelEvent::Text { index: 0, delta: "let me".into() },
-            ModelEvent::ToolCall { index: 1, id: "a".into(), name: "t".into(), delta: "{".into() },
-        ] {
-            answer.take(event);
+        let mut answer = Answer::new(100);
+        for event in [text("let me"), call(1, "a", "{")] {
+            answer.take(event).1.unwrap();
         }
         assert_eq!(answer.finish_without_calls(), [Block::text("let me")]);
     }
 
     // 11.2
     #[test]
-    fn ten_thousand_calls_with_one_id_are_told_apart_in_no_time() {
-        let mut answer = Answer::default();
+    fn ten_thousand_calls_with_one_id_are_told_apart_in_no_time_and_more_are_refused() {
+        let mut answer = Answer::new(1 << 20);
         for index in 0..10_000 {
-            let (id, name, delta) = (String::new(), "t".to_owned(), String::new());
-            answer.take(ModelEvent::ToolCall { index, id, name, delta });
+            answer.take(call(index, "", "")).1.unwrap();
         }
         assert_eq!(answer.call_ids.len(), 10_000);
+        assert_eq!(answer.take(call(10_000, "", "")), (None, Err(TooLong::Blocks)));
+        assert!(answer.take(call(9_999, "", "{}")).0.is_some(), "but one that has begun goes on");
+    }
+
+    fn text(delta: &str) -> ModelEvent {
+        ModelEvent::Text { index: 0, delta: delta.to_owned() }
+    }
+
+    fn call(index: u32, id: &str, delta: &str) -> ModelEvent {
+        let (id, name, delta) = (id.to_owned(), "t".to_owned(), delta.to_owned());
+        ModelEvent::ToolCall { index, id, name, delta }
+    }
+
+    // 5.7
+    #[test]
+    fn everything_that_an_answer_holds_counts() {
+        let thought = |delta: &str| ModelEvent::Thinking { index: 1, delta: delta.to_owned() };
+        let signed =
+            |proof: &str| ModelEvent::ThinkingSignature { index: 1, signature: proof.to_owned() };
+        // What comes last, and what is left of it in ten bytes, seven of which are taken.
+        for (last, kept) in [
+            (text("né à"), r#"Text { text: "1234567né" }"#),
+            (text("12345"), r#"Text { text: "1234567123" }"#),
+            (text("123"), "fits"),
+            (thought("12345"), r#"Thinking { thinking: "123", signature: None }"#),
+            (signed("1234"), r#"Text { text: "1234567" }"#),
+            (signed("123"), "fits"),
+            (call(1, "abc", ""), r#"Text { text: "1234567" }"#),
+            (call(1, "a", "{}"), r#"Text { text: "1234567" }"#),
+            (call(1, "a", "1"), "fits"),
+        ] {
+            let mut answer = Answer::new(10);
+            answer.take(text("1234567")).1.unwrap();
+            let story = match answer.take(last.clone()).1 {
+                Ok(()) => "fits".to_owned(),
+                Err(too_long) => {
+                    assert_eq!(too_long, TooLong::Bytes(10));
+                    format!("{:?}", answer.finish_without_calls().pop().unwrap())
+                }
+            };
+            assert_eq!(story, kept, "{last:?}");
+        }
+        // Only the last proof of a thought is kept, and only it counts.
+        let mut answer = Answer::new(10);
+        for proof in ["12345678", "123456789", "1234567890", "1"] {
+            answer.take(signed(proof)).1.unwrap();
+        }
     }
 
     // 11.1

@@ -117,7 +117,9 @@ pub enum EventKind {
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         removed: Vec<MessageId>,
     },
-    /// The model request failed in a passing way and will be sent again.
+    /// The model request failed in a passing way and will be sent again. What was published of an
+    /// answer that had no text in the end, its thoughts, counts no longer: another `message_start`
+    /// follows.
     Retry {
         /// 1 for the first repetition.
         attempt: u32,

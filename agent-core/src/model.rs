@@ -218,6 +218,10 @@ pub enum ModelErrorKind {
     Malformed,
     /// Nothing arrived for too long.
     Stalled,
+    /// The answer came to its end without text or calls.
+    Empty,
+    /// The answer was longer than is taken.
+    TooLong,
     /// The model cannot do what was asked (images, tools), so nothing was sent.
     Unsupported,
     /// The provider reported a failure that fits no other kind.

@@ -34,7 +34,7 @@ pub struct AgentOptions {
     pub tool_execution: ToolExecution,
     /// A transcript to go on from.
     pub messages: Transcript,
-    /// How long things may take, and how many may go on at once.
+    /// How long things may take, how many may go on at once, and how much a model may say.
     pub limits: Limits,
     /// How often failed requests are sent again.
     pub retry: RetryPolicy,
@@ -61,15 +61,20 @@ impl AgentOptions {
     }
 }
 
-/// How long things may take, and how many may go on at once.
+/// How long things may take, how many may go on at once, and how much a model may say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// How long tools may still take when the run was aborted; 5 s unless set.
     pub abort_grace: Duration,
-    /// How long a model may be silent; 5 minutes unless set.
+    /// How long a model may be silent; 5 minutes unless set. Events with nothing new in them are
+    /// silence.
     pub idle_timeout: Duration,
     /// How many calls of one answer may run at once; the others wait in call order. 16 unless set.
     pub max_parallel: NonZeroUsize,
+    /// How large one answer may grow: text, thinking, signatures and the calls' names and JSON
+    /// text, in bytes; 16 MiB unless set. One that grows larger ends as an error that keeps what
+    /// came before.
+    pub max_answer_bytes: usize,
 }
 
 impl Default for Limits {
@@ -78,6 +83,7 @@ impl Default for Limits {
             abort_grace: Duration::from_secs(5),
             idle_timeout: Duration::from_secs(300),
             max_parallel: NonZeroUsize::new(16).expect("16 is not 0"),
+            max_answer_bytes: 16 << 20,
         }
     }
 }

@@ -51,11 +51,12 @@ pub fn reduce(state: AgentState, event: &Event) -> AgentState {
         EventKind::RunEnd { reason, error_message, undelivered, .. } => {
             run_ended(state, event.run_id, *reason, error_message.as_ref(), undelivered)
         }
+        // What had begun of the answer was empty.
+        EventKind::Retry { .. } => AgentState { partial: None, ..state },
         // Nothing that a screen keeps.
         EventKind::TurnStart { .. }
         | EventKind::ToolUpdate { .. }
         | EventKind::ToolSkipped { .. }
-        | EventKind::Retry { .. }
         | EventKind::TurnEnd { .. } => state,
     }
 }
@@ -283,6 +284,7 @@ mod tests {
             }),
             Just(EventKind::Diagnostic { message: "x".into() }),
             Just(EventKind::Reset {}),
+            Just(EventKind::Retry { attempt: 1, delay_ms: 1, error: "x".into() }),
             Just(EventKind::TurnEnd {
                 turn: 1,
                 stop_reason: StopReason::Stop,

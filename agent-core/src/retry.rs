@@ -37,7 +37,9 @@ pub enum RetryDecision {
 }
 
 impl RetryPolicy {
-    /// Decides about a failure before any output, after `retries` repetitions.
+    /// Decides about a failure before any output, after `retries` repetitions. An answer with
+    /// nothing in it is asked for again once at most: a model that has nothing to say will
+    /// say so again. Its `retries` count such answers alone.
     ///
     /// `chance` in `0.0..1.0` spreads the waits over the upper half of the back-off, so that many
     /// clients of one provider do not come back together.
@@ -54,9 +56,14 @@ impl RetryPolicy {
                 self.max_delay.as_secs_f64(),
             ));
         }
-        if retries >= self.max_retries {
+        let most = match error.kind {
+            ModelErrorKind::Empty => self.max_retries.min(1),
+            _ => self.max_retries,
+        };
+        if retries >= most {
             return RetryDecision::GiveUp(match retries {
                 0 => error.message.clone(),
+                1 => format!("{} (gave up after 1 retry)", error.message),
                 _ => format!("{} (gave up after {retries} retries)", error.message),
             });
         }
@@ -69,13 +76,14 @@ impl RetryPolicy {
 /// Whether a failure of this kind may be gone a moment later.
 fn passes(kind: ModelErrorKind) -> bool {
     match kind {
-        ModelErrorKind::Connection | ModelErrorKind::Truncated => true,
+        ModelErrorKind::Connection | ModelErrorKind::Truncated | ModelErrorKind::Empty => true,
         ModelErrorKind::Status(status) => {
             matches!(status, 408 | 409 | 429) || (500..600).contains(&status)
         }
         ModelErrorKind::ContextOverflow
         | ModelErrorKind::Malformed
         | ModelErrorKind::Stalled
+        | ModelErrorKind::TooLong
         | ModelErrorKind::Unsupported
         | ModelErrorKind::Provider
         | ModelErrorKind::Panicked => false,
@@ -113,6 +121,9 @@ mod tests {
         (ModelErrorKind::ContextOverflow, None, 0, "E"),
         (ModelErrorKind::Malformed, None, 0, "E"),
         (ModelErrorKind::Stalled, None, 0, "E"),
+        (ModelErrorKind::TooLong, None, 0, "E"),
+        (ModelErrorKind::Empty, None, 0, "750"),
+        (ModelErrorKind::Empty, None, 1, "E (gave up after 1 retry)"),
         (ModelErrorKind::Unsupported, None, 0, "E"),
         (ModelErrorKind::Provider, None, 0, "E"),
         (ModelErrorKind::Panicked, None, 0, "E"),

@@ -1,6 +1,7 @@
 //! Asking the model: one answer, with as many requests as it takes.
 //!
-//! Owns: the model's task, the idle time limit, retries, and the streaming events.
+//! Owns: the model's task, the limits on its silence and its answer's size, retries, and the
+//! streaming events.
 //! Never: lets a model outlive its run: its task ends, and the connection closes, with the wait.
 
 use std::{sync::Arc, time::Duration};
@@ -11,10 +12,10 @@ use tokio::{
 };
 
 use crate::{
-    Block, CancelSignal, EventKind, ModelError, ModelErrorKind, ModelRequest, ModelSink,
+    Block, CancelSignal, EventKind, ModelEnd, ModelError, ModelErrorKind, ModelRequest, ModelSink,
     RetryDecision, StopReason, Usage,
     agent_loop::RunTask,
-    answer::Answer,
+    answer::{Answer, TooLong},
     contain::{OwnedTask, as_code_of, aside, catch_panic},
     hook_call::Interrupted,
     model::ModelOutput,
@@ -40,32 +41,67 @@ pub(crate) enum Outcome {
 /// Asks until there is an answer, retrying what passes. The `message_start` is published, the
 /// `message_end` is not.
 ///
+/// An answer without text or calls is none: neither a user nor the next turn could do anything with
+/// it. It is asked for once more, although its thoughts have been published; the `retry` says that
+/// they count no longer, and the next attempt has a `message_start` of its own.
+///
 /// # Errors
 /// A hook failed or the run was aborted before the model was asked.
 pub(crate) async fn answer(run: &mut RunTask) -> Result<Answered, Interrupted> {
-    let mut retries = 0;
+    let mut failures = Failures::default();
     loop {
         let request = request(run).await?;
-        let mut asked = Asked { answer: Answer::default(), started: false };
+        let mut asked = Asked::new(run, failures.usage);
         let error = match asked.stream(run, request).await {
-            Streamed::Complete(end) => return Ok(asked.complete(run, end).await),
+            Streamed::Complete(end) if asked.is_answered(end) => {
+                return Ok(asked.complete(run, end).await);
+            }
+            Streamed::Complete(end) => {
+                asked.usage.add(end.usage);
+                nothing_said(run, &asked.answer)
+            }
             Streamed::Aborted => return Ok(asked.cut(run, Outcome::Aborted).await),
+            // After any output nothing is retried: it has been published. (5.9)
+            Streamed::Failed(error) if asked.started => {
+                return Ok(asked.cut(run, Outcome::Failed(error.message)).await);
+            }
             Streamed::Failed(error) => error,
         };
-        // After any output nothing is retried: it has been published. (5.9)
-        if asked.started {
-            return Ok(asked.cut(run, Outcome::Failed(error.message)).await);
-        }
-        let delay = match run.settings.retry.decide(&error, retries, fastrand::f64()) {
+        let delay = match failures.decide(run, &error) {
             RetryDecision::GiveUp(message) => {
                 return Ok(asked.cut(run, Outcome::Failed(message)).await);
             }
             RetryDecision::Again(delay) => delay,
         };
-        retries += 1;
-        if !wait(run, retries, delay, error.message).await {
-            return Ok(asked.cut(run, Outcome::Aborted).await);
+        failures.usage = asked.usage;
+        if !wait(run, failures.count(), delay, error.message).await {
+            return Ok(Asked::new(run, failures.usage).cut(run, Outcome::Aborted).await);
         }
+    }
+}
+
+/// The attempts at one answer that came to nothing.
+#[derive(Default)]
+struct Failures {
+    failed: u32,
+    empty: u32,
+    /// What they cost all the same.
+    usage: Usage,
+}
+
+impl Failures {
+    fn count(&self) -> u32 {
+        self.failed + self.empty
+    }
+
+    fn decide(&mut self, run: &RunTask, error: &ModelError) -> RetryDecision {
+        let retries = match error.kind {
+            ModelErrorKind::Empty => &mut self.empty,
+            _ => &mut self.failed,
+        };
+        let decision = run.settings.retry.decide(error, *retries, fastrand::f64());
+        *retries += 1;
+        decision
     }
 }
 
@@ -85,6 +121,7 @@ async fn wait(run: &mut RunTask, attempt: u32, delay: Duration, error: String) -
     // From here, not from when the listeners have heard of it.
     let until = Instant::now().checked_add(delay);
     let delay_ms = delay.as_millis() as u64;
+    run.message_dropped();
     run.publish(EventKind::Retry { attempt, delay_ms, error }).await;
     let signal = run.cancel.signal();
     let over = async {
@@ -105,27 +142,40 @@ struct Asked {
     answer: Answer,
     /// The `message_start` is published.
     started: bool,
+    /// What the attempts before it cost.
+    usage: Usage,
 }
 
 enum Streamed {
-    Complete(crate::ModelEnd),
+    Complete(ModelEnd),
     Aborted,
     Failed(ModelError),
 }
 
 impl Asked {
+    fn new(run: &RunTask, usage: Usage) -> Self {
+        let answer = Answer::new(run.settings.limits.max_answer_bytes);
+        Asked { answer, started: false, usage }
+    }
+
     async fn stream(&mut self, run: &mut RunTask, request: ModelRequest) -> Streamed {
         let (events, mut outputs) = mpsc::channel(SINK_CAPACITY);
         let signal = run.cancel.signal();
         // Its own task: a model that blocks or spins must not keep the run from ending. (7.6)
         let _task = spawn(run, request, events);
-        let limit = run.settings.limits.idle_timeout;
+        let mut silence = Silence::new(run.settings.limits.idle_timeout);
         loop {
-            match next(&signal, &mut outputs, limit).await {
+            match next(&signal, &mut outputs, &mut silence).await {
                 Next::Output(ModelOutput::Event(event)) => {
-                    let Some(kind) = self.answer.take(event) else { continue };
-                    self.start(run).await;
-                    run.publish(kind).await;
+                    let (news, fits) = self.answer.take(event);
+                    if let Some(kind) = news {
+                        silence.broken();
+                        self.start(run).await;
+                        run.publish(kind).await;
+                    }
+                    if let Err(too_long) = fits {
+                        return Streamed::Failed(overlong(run, &too_long));
+                    }
                 }
                 Next::Output(ModelOutput::End(Ok(end))) => return Streamed::Complete(end),
                 Next::Output(ModelOutput::End(Err(error))) => return Streamed::Failed(error),
@@ -143,8 +193,15 @@ impl Asked {
         }
     }
 
-    async fn complete(mut self, run: &mut RunTask, end: crate::ModelEnd) -> Answered {
+    /// Whether there is something to go on with. What a limit cut off while it was still thinking
+    /// says so by itself. (5.10)
+    fn is_answered(&self, end: ModelEnd) -> bool {
+        end.stop_reason == StopReason::Length || !self.answer.says_nothing()
+    }
+
+    async fn complete(mut self, run: &mut RunTask, end: ModelEnd) -> Answered {
         self.start(run).await;
+        self.usage.add(end.usage);
         let content = self.answer.finish();
         let has_calls = content.iter().any(|block| matches!(block, Block::ToolCall(_)));
         let stop_reason = match (end.stop_reason, has_calls) {
@@ -152,14 +209,14 @@ impl Asked {
             (_, true) => StopReason::ToolUse,
             (_, false) => StopReason::Stop,
         };
-        Answered { content, usage: end.usage, outcome: Outcome::Complete(stop_reason) }
+        Answered { content, usage: self.usage, outcome: Outcome::Complete(stop_reason) }
     }
 
     async fn cut(mut self, run: &mut RunTask, outcome: Outcome) -> Answered {
         // Every `message_end` has a `message_start`, also when there was no text. (3.3)
         self.start(run).await;
         let content = self.answer.finish_without_calls();
-        Answered { content, usage: Usage::default(), outcome }
+        Answered { content, usage: self.usage, outcome }
     }
 }
 
@@ -189,13 +246,28 @@ enum Next {
     Gone,
 }
 
+/// How long a model has said nothing, by our own waiting: what our listeners took is not the
+/// model's silence.
+struct Silence {
+    limit: Duration,
+    left: Duration,
+}
+
+impl Silence {
+    fn new(limit: Duration) -> Self {
+        Silence { limit, left: limit }
+    }
+
+    fn broken(&mut self) {
+        self.left = self.limit;
+    }
+}
+
 /// What comes next. Cancellation comes before anything else. (7.5)
-///
-/// The limit counts from the call: what our own listeners took is not the model's silence.
 async fn next(
     signal: &CancelSignal,
     outputs: &mut mpsc::Receiver<ModelOutput>,
-    limit: Duration,
+    silence: &mut Silence,
 ) -> Next {
     if signal.is_cancelled() {
         return Next::Aborted;
@@ -205,12 +277,30 @@ async fn next(
         tokio::task::consume_budget().await;
         return Next::Output(output);
     }
-    tokio::select! {
+    let begun = Instant::now();
+    let next = tokio::select! {
         biased;
         () = signal.cancelled() => Next::Aborted,
         output = outputs.recv() => output.map_or(Next::Gone, Next::Output),
-        () = sleep(limit) => Next::Stalled(limit),
-    }
+        () = sleep(silence.left) => Next::Stalled(silence.limit),
+    };
+    silence.left = silence.left.saturating_sub(begun.elapsed());
+    next
+}
+
+fn nothing_said(run: &RunTask, answer: &Answer) -> ModelError {
+    let thought = if answer.thinks() { "thought, but then said nothing" } else { "said nothing" };
+    let message = format!(
+        "{} {thought}: its answer ended without text or a tool call. Try again, or choose another \
+         model.",
+        run.settings.model_name,
+    );
+    ModelError::new(ModelErrorKind::Empty, message)
+}
+
+fn overlong(run: &RunTask, too_long: &TooLong) -> ModelError {
+    let message = format!("{} was stopped: {too_long}", run.settings.model_name);
+    ModelError::new(ModelErrorKind::TooLong, message)
 }
 
 fn stalled(limit: Duration) -> ModelError {

@@ -238,6 +238,7 @@ fn limits_of(limits: &LimitsTable, policy: &ToolPolicy) -> Limits {
         abort_grace: Duration::from_millis(limits.abort_grace_ms),
         idle_timeout: Duration::MAX,
         max_parallel: policy.max_parallel,
+        max_answer_bytes: limits.max_answer_bytes as usize,
     }
 }
 

@@ -173,7 +173,7 @@ async fn a_reader_that_stops_amid_50_mb_of_events_harms_nobody_and_ends_with_the
     // The model is never further ahead of the reading client than what may wait for one.
     let permits = Arc::new(Semaphore::new((2 << 20) / DELTA));
     let flood = Flood { words, delta: "x".repeat(DELTA), permits: permits.clone() };
-    let daemon = InMemory::new(flood);
+    let daemon = InMemory::with(flood, None, "[limits]\nmax_answer_bytes = 100_000_000");
     let mut stopped = Folder::attach(&daemon, json!({ "snapshot": true })).await;
     let mut reading = daemon.connect();
     reading.ask("subscribe", json!({})).await;

@@ -1,6 +1,6 @@
 //! Contract, section 3: events.
 
-use agent_core::{Event, EventKind, Gate, Message, Step};
+use agent_core::{Event, EventKind, Gate, Message, Step, StopReason, Usage};
 use expect_test::{Expect, expect};
 use support::{Script, ScriptedTool, ToolStep, abort, steer};
 
@@ -73,10 +73,10 @@ async fn an_answer_that_failed_before_any_text_has_a_message_start_too() {
 
 // 3.3
 #[tokio::test]
-async fn an_empty_answer_has_a_message_start_too() {
+async fn an_answer_cut_before_any_text_has_a_message_start_too() {
     check(
-        Script::new().answers([]),
-        expect!["run_start(1) turn_start(1) message_start message_end(model) turn_end(1 stop) run_end(1 stop)"],
+        Script::new().answers([Step::End(StopReason::Length, Usage::default())]),
+        expect!["run_start(1) turn_start(1) message_start message_end(model) turn_end(1 length) run_end(1 length)"],
     )
     .await;
 }

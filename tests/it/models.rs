@@ -266,11 +266,180 @@ async fn a_sink_kept_and_used_after_the_end_says_that_nobody_listens() {
     play.run("again").await;
 }
 
+fn thought(delta: &str) -> Step {
+    Step::Event(ModelEvent::Thinking { index: 0, delta: delta.to_owned() })
+}
+
+// 5.9
+#[tokio::test(start_paused = true)]
+async fn an_answer_with_nothing_in_it_is_asked_for_once_more() {
+    let signed = Step::Event(ModelEvent::ThinkingSignature { index: 0, signature: "s".into() });
+    let cost = Usage { input: 1, output: 2, cache_read: 3, cache_write: 4 };
+    for empty in [vec![], vec![thought("hm"), signed], vec![Step::text(" \n")]] {
+        let before = if empty.is_empty() { "retry(1)" } else { "message_start retry(1)" };
+        let empty = empty.into_iter().chain([Step::End(StopReason::Stop, cost)]);
+        let so = ModelEvent::Thinking { index: 1, delta: "so".to_owned() };
+        let end = Step::End(StopReason::Stop, cost);
+        let answer = [Step::Event(so), Step::text("here"), end];
+        let play = Script::new().answers(empty).answers(answer).play().await;
+        assert_eq!(
+            play.timeline.only(&["turn", "retry", "message"]),
+            format!("turn_start(1) {before} message_start message_end(model) turn_end(1 stop)")
+        );
+        let state = play.agent.snapshot().state;
+        let so = Block::Thinking { thinking: "so".into(), signature: None };
+        assert_eq!(state.messages.last().unwrap().content(), [so, Block::text("here")]);
+        assert_eq!((state.usage.output, play.last_run().as_str()), (4, "stop"), "both cost");
+    }
+}
+
+// 5.9, 4.4
+#[tokio::test(start_paused = true)]
+async fn thoughts_that_came_to_nothing_are_not_shown_beside_the_next() {
+    let gate = Gate::new();
+    let here = ModelEvent::Text { index: 1, delta: "here".into() };
+    let play = Script::new()
+        .answers([thought("hm")])
+        .answers([thought("so"), Step::Gate(gate.clone()), Step::Event(here)])
+        .stage();
+    let run = play.prompt("go");
+    play.timeline.reached("retry").await;
+    assert_eq!(play.agent.snapshot().state.partial, None);
+    must(gate.reached()).await;
+    let partial = serde_json::to_value(play.agent.snapshot().state.partial).unwrap();
+    assert_eq!(partial["content"], serde_json::json!([{ "type": "thinking", "thinking": "so" }]));
+    gate.release();
+    must(run).await.unwrap();
+    play.settle().await;
+}
+
+// 5.9
+#[tokio::test(start_paused = true)]
+async fn a_model_that_goes_on_saying_nothing_has_failed() {
+    let play = Script::new().answers([]).answers([thought("hm")]).says("never").play().await;
+    assert_eq!(
+        play.last_run(),
+        "error: scripted/model thought, but then said nothing: its answer ended without text or a \
+         tool call. Try again, or choose another model. (gave up after 1 retry)"
+    );
+    assert_eq!(play.model.requests().len(), 2);
+    assert_eq!(play.transcript(), r#"user "go" | assistant[error] * """#);
+    // Beside the repetitions of what failed; and not at all where nothing is repeated.
+    let lost = || error(ModelErrorKind::Connection);
+    let play = Script::new().fails(lost()).fails(lost()).answers([]).says("at last").play().await;
+    assert_eq!(play.last_run(), "stop");
+    let play = Script::new()
+        .answers([])
+        .says("never")
+        .with(|options| options.retry.max_retries = 0)
+        .play()
+        .await;
+    assert!(play.last_run().starts_with("error: scripted/model said nothing: "));
+    // Also after the results of tools, where some models have nothing to add.
+    let script = Script::new().calls([("a", "work")]).tool(ScriptedTool::new("work"));
+    let play = script.answers([]).answers([]).says("never").play().await;
+    assert!(play.last_run().starts_with("error: scripted/model said nothing: "));
+    assert!(play.transcript().contains(r#"result a "work done" | assistant[error]"#));
+}
+
+// 5.9
+#[tokio::test(start_paused = true)]
+async fn an_abort_in_the_wait_after_an_empty_answer_ends_it() {
+    let play = Script::new().answers([thought("hm")]).says("never").stage();
+    let run = play.prompt("go");
+    play.timeline.reached("retry").await;
+    play.agent.abort(None).unwrap();
+    must(run).await.unwrap();
+    play.settle().await;
+    assert_eq!(play.transcript(), r#"user "go" | assistant[aborted] """#);
+}
+
+// 5.10
+#[tokio::test]
+async fn an_answer_cut_while_it_was_still_thinking_says_so() {
+    let cut = Step::End(StopReason::Length, Usage::default());
+    let play = Script::new().answers([thought("hm"), cut]).says("never").play().await;
+    assert_eq!(play.last_run(), "length");
+}
+
 // 5.7
 #[tokio::test]
-async fn a_model_that_sends_nothing_and_stops_has_said_nothing() {
-    let play = made(|_, _| async { Ok(end()) }).play().await;
-    assert_eq!(play.transcript(), r#"user "go" | assistant[stop] """#);
+async fn an_answer_that_is_too_long_ends_as_an_error_that_keeps_what_came() {
+    let dropped = Gate::new();
+    let seen = dropped.clone();
+    let play = made(move |_, sink| {
+        // Tells when the request is dropped.
+        let guard = OnDrop(seen.clone());
+        async move {
+            let _guard = guard;
+            let (id, name, delta) = ("a".into(), "work".into(), "{".into());
+            sink.send(ModelEvent::ToolCall { index: 1, id, name, delta }).await?;
+            loop {
+                sink.send(text("0123456")).await?;
+            }
+        }
+    })
+    .with(|options| options.limits.max_answer_bytes = 100)
+    .tool(ScriptedTool::new("work"))
+    .play()
+    .await;
+    assert_eq!(
+        play.last_run(),
+        "error: made/model was stopped: its answer is longer than 100 bytes (max_answer_bytes)"
+    );
+    // Six bytes are the call's, which never ran.
+    let state = play.agent.snapshot().state;
+    let said = "0123456".repeat(20)[..94].to_owned();
+    assert_eq!(state.messages.last().unwrap().content(), [Block::text(said)]);
+    let times = play.timeline.only(&["message", "retry", "run_end"]);
+    assert_eq!(times, "message_start message_end(model) run_end(1 error)");
+    must(dropped.pass()).await;
+}
+
+struct OnDrop(Gate);
+
+impl Drop for OnDrop {
+    fn drop(&mut self) {
+        self.0.release();
+    }
+}
+
+// 5.7
+#[tokio::test]
+async fn an_answer_has_sixteen_mebibytes_at_most_unless_told_otherwise() {
+    let play = made(|_, sink| async move {
+        loop {
+            let delta = "x".repeat(1 << 20);
+            sink.send(ModelEvent::Thinking { index: 0, delta }).await?;
+        }
+    })
+    .play()
+    .await;
+    assert!(play.last_run().contains("longer than 16777216 bytes"), "{}", play.last_run());
+}
+
+// 5.7
+#[tokio::test(start_paused = true)]
+async fn events_without_anything_new_are_silence() {
+    let (id, name, delta) = (String::new(), "work".to_owned(), String::new());
+    for nothing in [text(""), ModelEvent::ToolCall { index: 0, id, name, delta }] {
+        let begun = Instant::now();
+        let play = made(move |_, sink| {
+            let nothing = nothing.clone();
+            async move {
+                loop {
+                    sink.send(nothing.clone()).await?;
+                    tokio::time::sleep(Duration::from_secs(100)).await;
+                }
+            }
+        })
+        .tool(ScriptedTool::new("work"))
+        .stage();
+        let error = play.prompt("go").await.unwrap().error_message.unwrap();
+        assert!(error.contains("nothing for 300 s"), "{error}");
+        assert_eq!(begun.elapsed().as_secs(), 300);
+        play.settle().await;
+    }
 }
 
 // 5.7
@@ -376,8 +545,8 @@ async fn usage_adds_up_over_turns_and_runs() {
     let stop = |reason| Step::End(reason, usage);
     let play = Script::new()
         .answers([Step::call(0, "a", "work", "{}"), stop(StopReason::ToolUse)])
-        .answers([stop(StopReason::Stop)])
-        .answers([stop(StopReason::Stop)])
+        .answers([Step::text("one"), stop(StopReason::Stop)])
+        .answers([Step::text("two"), stop(StopReason::Stop)])
         .tool(ScriptedTool::new("work"))
         .stage();
     assert_eq!(play.run("go").await.usage.output, 4);

@@ -95,6 +95,8 @@ impl Laws {
                 assert!(self.turn.is_some() && !self.answering, "one answer at a time, in a turn");
                 self.answering = true;
             }
+            // An answer that was empty is followed by another one, or by none.
+            EventKind::Retry { .. } => self.answering = false,
             EventKind::TextDelta { .. }
             | EventKind::ThinkingDelta { .. }
             | EventKind::ToolCallDelta { .. } => assert!(self.answering, "deltas are of an answer"),

@@ -51,9 +51,14 @@ pub struct LimitsTable {
     /// How long tools may still take when a run was aborted.
     #[serde(deserialize_with = "between::<0, 600_000, _>")]
     pub abort_grace_ms: u64,
-    /// How long a model may be silent.
+    /// How long a model may be silent. One whose server shows that it is still at work may take ten
+    /// times as long to say something.
     #[serde(deserialize_with = "between::<1, 86_400_000, _>")]
     pub model_idle_timeout_ms: u64,
+    /// The longest answer of a model that is taken: text, thoughts and calls. One that grows longer
+    /// ends as an error that keeps what came.
+    #[serde(deserialize_with = "between::<1_024, 1_073_741_824, _>")]
+    pub max_answer_bytes: u64,
     /// The longest message that is read.
     #[serde(deserialize_with = "between::<1_024, 1_073_741_824, _>")]
     pub max_message_bytes: u64,
@@ -90,6 +95,7 @@ impl Default for LimitsTable {
         LimitsTable {
             abort_grace_ms: 5_000,
             model_idle_timeout_ms: 300_000,
+            max_answer_bytes: 16 << 20,
             max_message_bytes: 32 << 20,
             max_sessions: 256,
         }

@@ -96,6 +96,7 @@ fn the_file_of_the_documentation_is_understood() {
         [limits]
         abort_grace_ms = 5000
         max_message_bytes = 33554432
+        max_answer_bytes = 1024
 
         [retry]
         max_retries = 3
@@ -110,6 +111,7 @@ fn the_file_of_the_documentation_is_understood() {
     assert_eq!(configuration.session.follow_up_mode, QueueMode::All);
     assert_eq!(configuration.session.when_idle, WhenIdle::Hold);
     assert_eq!(configuration.session.thinking_level, ThinkingLevel::Low);
+    assert_eq!(configuration.limits.max_answer_bytes, 1024);
     assert_eq!(configuration.retry, RetryTable::default());
 }
 
