@@ -1,7 +1,7 @@
 //! An answer as it comes off the wire: bytes in, model events out.
 //!
-//! Owns: joining the event decoder and one wire format's decoder, and what the end of the bytes
-//! means. Pure.
+//! Owns: joining the event decoder and one wire format's decoder, events that cannot be read, and
+//! what the end of the bytes means. Pure.
 //! Never: reads a socket; loses events that came before a failure.
 
 use agent_core::{ModelEnd, ModelEvent};
@@ -10,21 +10,28 @@ use serde_json::Value;
 use super::{
     Api,
     anthropic_messages::MessagesDecoder,
+    cut_characters::{self, Joiner},
     failure::StreamFailure,
-    json_text,
+    foreign_text, json_text,
     openai_completions::CompletionsDecoder,
     openai_responses::ResponsesDecoder,
+    reported::Reported,
+    shape::Shape,
     sse::{SseDecoder, SseEvent},
 };
 
 /// What one wire format makes of its events.
 pub(super) trait Decoder: Send {
-    /// Takes one event and appends what it says.
+    /// Takes one event, by its name and JSON, and appends what it says.
     fn event(
         &mut self,
-        event: &SseEvent,
+        name: &str,
+        payload: &Value,
         events: &mut Vec<ModelEvent>,
     ) -> Result<(), StreamFailure>;
+
+    /// Takes `[DONE]`, which only one wire format has a use for.
+    fn done(&mut self) {}
 
     /// How far the answer is.
     fn progress(&self) -> Progress;
@@ -48,8 +55,24 @@ pub(super) enum Progress {
 
 /// The decoders of one answer.
 pub(super) struct AnswerStream {
+    api: Api,
     sse: SseDecoder,
     decoder: Box<dyn Decoder>,
+    joiner: Joiner,
+    /// The decoder has made something of an event.
+    said_something: bool,
+    /// The first event's JSON, for when nothing comes of any.
+    first: Option<Value>,
+    unreadable: Unreadable,
+}
+
+/// The events that are no JSON. One of them is a server's mishap and costs only itself.
+#[derive(Debug, Default)]
+struct Unreadable {
+    count: u32,
+    in_a_row: u32,
+    /// What is wrong with the newest event.
+    newest: Option<String>,
 }
 
 /// More calls than this in one answer are a runaway.
@@ -58,6 +81,12 @@ pub(super) const MOST_CALLS: usize = 128;
 /// The largest event: a whole answer in one piece, or arguments with a file in them.
 const LARGEST_EVENT: usize = 16 * 1024 * 1024;
 
+/// More events in a row that are no JSON are another protocol.
+const MOST_UNREADABLE: u32 = 100;
+
+/// Explanations are short.
+const LARGEST_FIRST: usize = 64 * 1024;
+
 impl AnswerStream {
     pub(super) fn new(api: Api) -> Self {
         let decoder: Box<dyn Decoder> = match api {
@@ -65,7 +94,15 @@ impl AnswerStream {
             Api::OpenaiResponses => Box::new(ResponsesDecoder::default()),
             Api::OpenaiCompletions => Box::new(CompletionsDecoder::default()),
         };
-        AnswerStream { sse: SseDecoder::new(LARGEST_EVENT), decoder }
+        AnswerStream {
+            api,
+            sse: SseDecoder::new(LARGEST_EVENT),
+            decoder,
+            joiner: Joiner::default(),
+            said_something: false,
+            first: None,
+            unreadable: Unreadable::default(),
+        }
     }
 
     /// Takes the next bytes. On a failure the events before it have been appended.
@@ -77,31 +114,92 @@ impl AnswerStream {
         let mut decoded = Vec::new();
         let fed = self.sse.feed(bytes, &mut decoded);
         for event in decoded {
-            if self.decoder.progress() == Progress::Over {
-                return Ok(());
-            }
-            self.decoder.event(&event, events)?;
+            self.event(&event, events)?;
         }
         fed.map_err(|too_large| StreamFailure::Malformed(too_large.to_string()))
     }
 
-    /// Takes an answer that came in one piece, as from servers that cannot stream; or that only say
-    /// so.
+    /// Takes an answer that came in one piece, as from servers that cannot stream; or in lines, as
+    /// from servers that know no server-sent events.
     pub(super) fn whole(
         &mut self,
-        body: Vec<u8>,
+        body: &[u8],
         events: &mut Vec<ModelEvent>,
     ) -> Result<(), StreamFailure> {
-        let begins = |start: &&[u8]| body.trim_ascii_start().starts_with(start);
-        if [&b"data:"[..], b"event:", b":"].iter().any(begins) {
-            return self.feed(&body, events);
+        let data = cut_characters::text_of(body.to_vec());
+        match json_text::read(&data) {
+            Ok(payload) => self.payload("", payload, data.len(), events)?,
+            Err(error) if !data.trim().contains('\n') => self.skip(&error, &data)?,
+            Err(_) => {
+                for line in data.lines() {
+                    let data = line.to_owned();
+                    self.event(&SseEvent { name: String::new(), data }, events)?;
+                }
+            }
         }
-        let data = String::from_utf8_lossy(&body).into_owned();
-        self.decoder.event(&SseEvent { name: String::new(), data }, events)
+        self.decoder.done();
+        Ok(())
+    }
+
+    fn event(
+        &mut self,
+        event: &SseEvent,
+        events: &mut Vec<ModelEvent>,
+    ) -> Result<(), StreamFailure> {
+        let data = event.data.trim();
+        if data.is_empty() || self.progress() == Progress::Over {
+            return Ok(());
+        }
+        if data == "[DONE]" {
+            self.decoder.done();
+            return Ok(());
+        }
+        match json_text::read(data) {
+            Ok(payload) => {
+                (self.unreadable.in_a_row, self.unreadable.newest) = (0, None);
+                self.payload(&event.name, payload, data.len(), events)
+            }
+            Err(error) => self.skip(&error, data),
+        }
+    }
+
+    fn payload(
+        &mut self,
+        name: &str,
+        payload: Value,
+        size: usize,
+        events: &mut Vec<ModelEvent>,
+    ) -> Result<(), StreamFailure> {
+        let mut said = Vec::new();
+        let taken = self.decoder.event(name, &payload, &mut said);
+        self.said_something |= !said.is_empty();
+        for event in said {
+            self.joiner.join(event, events);
+        }
+        if self.first.is_none() && size <= LARGEST_FIRST {
+            self.first = Some(payload);
+        }
+        taken
+    }
+
+    fn skip(&mut self, error: &serde_json::Error, data: &str) -> Result<(), StreamFailure> {
+        let what = format!("an event is no JSON ({error}): {}", foreign_text::cut(data, 1000));
+        self.unreadable.count += 1;
+        self.unreadable.in_a_row += 1;
+        if self.unreadable.in_a_row > MOST_UNREADABLE {
+            return Err(StreamFailure::Malformed(what));
+        }
+        self.unreadable.newest = Some(what);
+        Ok(())
     }
 
     pub(super) fn progress(&self) -> Progress {
         self.decoder.progress()
+    }
+
+    /// How many events were no JSON.
+    pub(super) fn unreadable(&self) -> u32 {
+        self.unreadable.count
     }
 
     /// Takes the end of the bytes.
@@ -109,30 +207,42 @@ impl AnswerStream {
         mut self,
         events: &mut Vec<ModelEvent>,
     ) -> Result<ModelEnd, StreamFailure> {
-        if self.decoder.progress() < Progress::Over
-            && let Some(last) = self.sse.finish()
-        {
-            match self.decoder.event(&last, events) {
-                // An event that was cut off is no broken server but a cut connection.
-                Ok(()) | Err(StreamFailure::Malformed(_)) => {}
-                Err(failure) => return Err(failure),
-            }
-        }
-        self.decoder.end()
+        let ended = self.last_event(events);
+        self.joiner.finish(events);
+        ended?;
+        self.decoder.end().map_err(|failure| match failure {
+            StreamFailure::Truncated => self.why_nothing_more(),
+            failure => failure,
+        })
     }
-}
 
-/// An event's JSON; none where it says nothing, or only that the stream is over.
-///
-/// # Errors
-/// It is no JSON.
-pub(super) fn parse(data: &str) -> Result<Option<Value>, StreamFailure> {
-    let data = data.trim();
-    if data.is_empty() || data == "[DONE]" {
-        return Ok(None);
+    fn last_event(&mut self, events: &mut Vec<ModelEvent>) -> Result<(), StreamFailure> {
+        let newest = self.unreadable.newest.take();
+        let Some(last) = self.sse.finish() else {
+            self.unreadable.newest = newest;
+            return Ok(());
+        };
+        let taken = self.event(&last, events);
+        // An event that was cut off is no broken server but a cut connection.
+        self.unreadable.newest = None;
+        match taken {
+            Err(StreamFailure::Malformed(_)) => Ok(()),
+            taken => taken,
+        }
     }
-    let parsed = json_text::read(data);
-    parsed
-        .map(Some)
-        .map_err(|error| StreamFailure::Malformed(format!("an event is no JSON ({error}): {data}")))
+
+    /// What a stream that ends too early has said instead of an answer.
+    fn why_nothing_more(self) -> StreamFailure {
+        if let Some(what) = self.unreadable.newest {
+            return StreamFailure::Malformed(what);
+        }
+        let first = self.first.filter(|_| !self.said_something);
+        let Some(first) = first else { return StreamFailure::Truncated };
+        match Shape::of(&first) {
+            Some(Shape::Spoken(api)) if api == self.api => StreamFailure::Truncated,
+            Some(shape) => StreamFailure::OtherApi(shape),
+            None => Reported::from_json(&first)
+                .map_or(StreamFailure::Truncated, StreamFailure::Reported),
+        }
+    }
 }

@@ -15,6 +15,7 @@ use super::{
     http::Http,
     offline::{self, OfflineModel},
     provider::Provider,
+    proxy::Proxies,
     remote::RemoteModel,
 };
 use crate::protocol::ModelDescription;
@@ -82,28 +83,32 @@ impl ModelCatalog {
         env: &dyn Fn(&str) -> Option<String>,
     ) -> Self {
         let mut providers = BTreeMap::new();
+        let proxies = Arc::new(Proxies::new(env));
+        let usable = |name: &str, config: &ProviderConfig, setting: String| {
+            let provider = Provider::new(name, config, setting, env)?;
+            proxies.route(&provider.url)?;
+            Ok(Arc::new(provider))
+        };
         for (name, config) in configured {
             let setting = format!("base_url of [providers.{name}]");
-            let provider = usable_name(&name)
-                .and_then(|()| Provider::new(&name, &config, setting, env))
-                .map(Arc::new);
+            let provider = usable_name(&name).and_then(|()| usable(&name, &config, setting));
             providers.insert(name, Entry { config, is_implicit: false, provider });
         }
         for implicit in &IMPLICIT {
             if let Some(config) = implicit.config(env) {
                 providers.entry(implicit.name.to_owned()).or_insert_with(|| {
                     let setting = implicit.address.to_owned();
-                    let provider = Provider::new(implicit.name, &config, setting, env);
-                    Entry { config, is_implicit: true, provider: provider.map(Arc::new) }
+                    let provider = usable(implicit.name, &config, setting);
+                    Entry { config, is_implicit: true, provider }
                 });
             }
         }
-        ModelCatalog { providers, http: Arc::new(Http::new(IDLE_TIMEOUT)) }
+        ModelCatalog { providers, http: Arc::new(Http::new(IDLE_TIMEOUT, proxies)) }
     }
 
     /// The same catalog with another limit for silence on a connection.
     pub fn with_idle_timeout(mut self, limit: Duration) -> Self {
-        self.http = Arc::new(Http::new(limit));
+        self.http = Arc::new(Http::new(limit, self.http.proxies.clone()));
         self
     }
 
@@ -366,6 +371,18 @@ mod tests {
         ] {
             assert_eq!(found(&catalog, name), expected, "{name}");
         }
+    }
+
+    #[test]
+    fn a_proxy_that_cannot_be_used_makes_its_models_unavailable() {
+        let catalog =
+            catalog(CONFIG, &[("https_proxy", "ftp://user:pass-0123@p"), ("LOCKED_KEY", "k")]);
+        assert_eq!(
+            found(&catalog, "any/m"),
+            "the environment variable https_proxy names no usable proxy: ftp:// is not spoken; \
+             write it as http://HOST:PORT or socks5h://HOST:PORT, or unset it"
+        );
+        assert_eq!(found(&catalog, "local/gemma"), "is local/gemma");
     }
 
     #[test]

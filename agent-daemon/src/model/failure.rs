@@ -11,10 +11,12 @@ use reqwest::{StatusCode, header::HeaderMap};
 use serde_json::Value;
 
 use super::{
-    foreign_text,
+    foreign_text, json_text,
     provider::Provider,
+    proxy::Proxy,
     reported::Reported,
     retry_after::{retry_after, retry_delay},
+    shape::Shape,
 };
 
 /// What a decoder says when the stream cannot be followed or does not want to be.
@@ -26,6 +28,8 @@ pub(super) enum StreamFailure {
     Truncated,
     /// The server reported a failure.
     Reported(Reported),
+    /// The answer is one of another API.
+    OtherApi(Shape),
     /// The provider withheld the answer.
     Withheld(String),
 }
@@ -36,6 +40,8 @@ pub(super) struct Asked<'a> {
     /// `PROVIDER/ID`.
     pub(super) name: &'a str,
     pub(super) provider: &'a Provider,
+    /// What stands between the model's server and us.
+    pub(super) proxy: Option<&'a Proxy>,
 }
 
 impl Asked<'_> {
@@ -46,7 +52,7 @@ impl Asked<'_> {
         headers: &HeaderMap,
         body: &[u8],
     ) -> ModelError {
-        let json = serde_json::from_slice::<Value>(body).ok();
+        let json = json_of(body);
         let reported = json.as_ref().and_then(Reported::from_json).unwrap_or_else(|| Reported {
             message: foreign_text::words_of_page(&String::from_utf8_lossy(body)),
             ..Reported::default()
@@ -64,9 +70,28 @@ impl Asked<'_> {
         );
         error.retry_after = retry_after(headers, std::time::SystemTime::now())
             .or_else(|| retry_delay(json.as_ref()?));
+        // It may be the proxy's own answer, if it is not only passing bytes on.
+        if let Some(proxy) = self.proxy.filter(|_| self.provider.url.scheme() == "http")
+            && matches!(status.as_u16(), 407 | 502..=504)
+        {
+            error.message += &format!(" It came through {proxy}.");
+        }
         if let Some(id) = request_id(headers) {
             error.message += &format!(" (request {})", self.bounded(id, 100));
         }
+        error
+    }
+
+    /// What a decoder found in an answer that came in one piece.
+    pub(super) fn in_page(
+        &self,
+        failure: StreamFailure,
+        headers: &HeaderMap,
+        body: &[u8],
+    ) -> ModelError {
+        let delay = || retry_after(headers, std::time::SystemTime::now());
+        let mut error = self.in_stream(failure);
+        error.retry_after = delay().or_else(|| retry_delay(&json_of(body)?));
         error
     }
 
@@ -93,6 +118,9 @@ impl Asked<'_> {
             ),
             StreamFailure::Reported(reported) => {
                 self.reported("reported a failure in its answer".to_owned(), reported, None)
+            }
+            StreamFailure::OtherApi(shape) => {
+                ModelError::new(ModelErrorKind::Malformed, self.other_api(shape))
             }
             StreamFailure::Withheld(why) => ModelError::new(
                 ModelErrorKind::Provider,
@@ -155,6 +183,9 @@ impl Asked<'_> {
             402 => "Check the account's billing.".to_owned(),
             403 => format!("Check that {key} may use this model."),
             404 | 405 => format!("Check the model's name. {}", self.check_address()),
+            407 => {
+                "The proxy wants a user and a password: http://USER:PASSWORD@HOST:PORT.".to_owned()
+            }
             408 | 409 | 500..=502 | 504 => "This often passes: try again.".to_owned(),
             413 => "Send less, or reset the session.".to_owned(),
             429 => "Too many requests: wait and try again.".to_owned(),
@@ -172,6 +203,24 @@ impl Asked<'_> {
         )
     }
 
+    fn other_api(&self, shape: Shape) -> String {
+        let (answer, advice) = match shape {
+            Shape::Spoken(api) => (
+                format!("the {} API", api.name()),
+                format!("Set `api = \"{}\"` in [providers.{}]", api.name(), self.provider.name),
+            ),
+            Shape::Other(name) => (name.to_owned(), "Such answers are not understood".to_owned()),
+        };
+        format!(
+            "{} answered as {answer} does. {advice}, or see that {} ({}) is the address of the {} \
+             API.",
+            self.name,
+            self.provider.address_setting,
+            self.provider.shown_url,
+            self.provider.api.name(),
+        )
+    }
+
     /// The connection could not be made, or was lost.
     pub(super) fn lost(&self, error: &reqwest::Error, answering: bool) -> ModelError {
         let cause = self.bounded(&root_cause(error), SHOWN);
@@ -183,8 +232,11 @@ impl Asked<'_> {
             Some(rustls::Error::InvalidCertificate(_)) => ModelErrorKind::Provider,
             _ => ModelErrorKind::Connection,
         };
+        let through = self.through();
         let message = if answering {
-            format!("{} broke off: the connection to {url} was lost ({cause}).", self.name)
+            format!("{} broke off: the connection to {url}{through} was lost ({cause}).", self.name)
+        } else if let Some(proxy) = self.proxy.filter(|_| error.is_connect() && tls.is_none()) {
+            self.no_proxy(proxy, error, &cause)
         } else if tls.is_some() {
             format!(
                 "{}: no secure connection to {url}: {cause}. Check that {setting} begins with \
@@ -203,31 +255,60 @@ impl Asked<'_> {
                 self.name,
             )
         } else {
-            format!("{}: the connection to {url} was lost before an answer: {cause}.", self.name)
+            format!(
+                "{}: the connection to {url}{through} was lost before an answer: {cause}.",
+                self.name
+            )
         };
         ModelError::new(kind, message)
     }
 
-    /// Nothing arrived for too long.
-    pub(super) fn stalled(&self, limit: Duration) -> ModelError {
+    fn through(&self) -> String {
+        self.proxy.map_or_else(String::new, |proxy| format!(" through {proxy}"))
+    }
+
+    fn no_proxy(&self, proxy: &Proxy, error: &reqwest::Error, cause: &str) -> String {
+        let what = match cause {
+            _ if error.is_timeout() => format!("no connection to {proxy} in time"),
+            // In the words of the HTTP library, when the proxy was there and said no.
+            no if no.starts_with("tunnel error")
+                || no.starts_with("SOCKS error") && !no.ends_with("underlying connection") =>
+            {
+                format!("{proxy} makes no connection to {}: {no}", self.provider.shown_url)
+            }
+            cause => format!("cannot connect to {proxy}: {cause}"),
+        };
+        format!(
+            "{}: {what}. Is that proxy right? To go without it, unset {} or name the server's host \
+             in NO_PROXY.",
+            self.name, proxy.variable,
+        )
+    }
+
+    /// Nothing, or nothing of use, arrived for too long.
+    pub(super) fn stalled(&self, what: &str, limit: Duration) -> ModelError {
         let message = format!(
-            "{}: nothing arrived from {} for {}. Try again; if it stays so, look at the server, or \
+            "{}: {what} {}{} for {}. Try again; if it stays so, look at the server, or \
              give it longer with `model_idle_timeout_ms` in [limits].",
             self.name,
             self.provider.shown_url,
+            self.through(),
             shown_delay(limit),
         );
         ModelError::new(ModelErrorKind::Stalled, message)
     }
 
-    /// The server answered with success, but with a page.
-    pub(super) fn not_a_stream(&self, content_type: &str, body: &[u8]) -> ModelError {
+    /// The server answered with success, but with something else.
+    pub(super) fn not_an_answer(&self, content_type: &str, body: &[u8]) -> ModelError {
         let words = foreign_text::words_of_page(&String::from_utf8_lossy(body));
+        let kind = match content_type {
+            "" => "something".to_owned(),
+            kind => self.bounded(kind, 60),
+        };
         let message = format!(
-            "{} answered with {}, not with an answer: {}. {}",
+            "{} answered with {kind}, not with an answer: {}. {}",
             self.name,
-            self.bounded(content_type, 60),
-            self.bounded(&words, SHOWN),
+            self.bounded(words.trim_end().trim_end_matches('.'), SHOWN),
             self.check_address(),
         );
         ModelError::new(ModelErrorKind::Malformed, message)
@@ -243,6 +324,10 @@ impl Asked<'_> {
 
 /// How many characters of a server's words are shown.
 const SHOWN: usize = 400;
+
+fn json_of(body: &[u8]) -> Option<Value> {
+    json_text::read(&String::from_utf8_lossy(body)).ok()
+}
 
 fn request_id(headers: &HeaderMap) -> Option<&str> {
     ["request-id", "x-request-id"].iter().find_map(|name| headers.get(*name)?.to_str().ok())

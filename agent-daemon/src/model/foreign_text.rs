@@ -19,9 +19,15 @@ pub(super) fn words_of_page(body: &str) -> String {
     }
 }
 
-/// One line: blanks and control characters become single spaces.
+/// One line: blanks, control characters, what changes the direction of writing and what stands for
+/// parts of characters become single spaces.
 pub(super) fn clean(text: &str) -> String {
-    let words = text.split(|character: char| character.is_whitespace() || character.is_control());
+    let words = text.split(|character: char| {
+        character.is_whitespace()
+            || character.is_control()
+            || matches!(character, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}')
+            || matches!(character, '\u{2066}'..='\u{2069}' | '\u{10f700}'..)
+    });
     words.filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ")
 }
 
@@ -110,6 +116,7 @@ mod tests {
     #[test]
     fn text_becomes_one_line_of_bounded_length() {
         assert_eq!(clean(" a\r\n\tb\u{1b}[31m\0c "), "a b [31m c");
+        assert_eq!(clean("a\u{202e}b\u{2066}\u{9b}c"), "a b c");
         assert_eq!(cut("né à", 10), "né à");
         assert_eq!(cut("né à", 2), "né…");
         assert_eq!(cut("né à", 3), "né…");

@@ -13,6 +13,8 @@ use std::{
 use reqwest::{Client, Response, Url, header::HeaderMap, redirect};
 use tokio::time::timeout;
 
+use super::proxy::{Proxies, Proxy, Route};
+
 /// Why a request came to nothing, before or in its answer.
 #[derive(Debug)]
 pub(super) enum Interrupted {
@@ -20,6 +22,8 @@ pub(super) enum Interrupted {
     Lost(reqwest::Error),
     /// Nothing arrived for this long.
     Stalled(Duration),
+    /// Something arrived, but no word of the model for this long.
+    Mute(Duration),
 }
 
 /// How long to wait, and the connections.
@@ -27,16 +31,17 @@ pub(super) enum Interrupted {
 pub(super) struct Http {
     /// How long nothing may arrive, before the answer's head and between its pieces.
     pub(super) idle_timeout: Duration,
+    pub(super) proxies: Arc<Proxies>,
     // Built at first use: reading the system's certificates takes longer than all the rest of the
     // daemon's start, and servers on plain HTTP never need them.
     plain: OnceLock<Client>,
     secure: OnceLock<Client>,
-    loopback: OnceLock<Client>,
-    secure_loopback: OnceLock<Client>,
+    plain_direct: OnceLock<Client>,
+    secure_direct: OnceLock<Client>,
 }
 
 /// How much of a body that is no stream is read.
-pub(super) const LONGEST_PAGE: usize = 64 * 1024;
+const LONGEST_PAGE: usize = 64 * 1024;
 
 /// More lines than this in an answer's head break the request off.
 const MOST_HEADERS: usize = 100;
@@ -44,13 +49,22 @@ const MOST_HEADERS: usize = 100;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl Http {
-    pub(super) fn new(idle_timeout: Duration) -> Self {
+    pub(super) fn new(idle_timeout: Duration, proxies: Arc<Proxies>) -> Self {
         Http {
             idle_timeout,
+            proxies,
             plain: OnceLock::new(),
             secure: OnceLock::new(),
-            loopback: OnceLock::new(),
-            secure_loopback: OnceLock::new(),
+            plain_direct: OnceLock::new(),
+            secure_direct: OnceLock::new(),
+        }
+    }
+
+    /// The proxy that an address is reached through, if the environment names one.
+    pub(super) fn proxy(&self, url: &Url) -> Option<&Proxy> {
+        match self.proxies.route(url) {
+            Ok(Route::Proxy(proxy)) => Some(proxy),
+            _ => None,
         }
     }
 
@@ -71,31 +85,36 @@ impl Http {
     }
 
     async fn client(self: &Arc<Self>, url: &Url) -> Result<Client, reqwest::Error> {
-        let secure = url.scheme() == "https";
-        let loopback = is_loopback(url);
-        if let Some(client) = self.slot(secure, loopback).get() {
+        if let Some(client) = self.slot(url).get() {
             return Ok(client.clone());
         }
-        if !secure {
-            return self.build(secure, loopback);
+        if !self.is_secure(url) {
+            return self.build(url);
         }
-        let http = self.clone();
+        let (http, url) = (self.clone(), url.clone());
         // Certificates are read from disk.
-        tokio::task::spawn_blocking(move || http.build(secure, loopback))
+        tokio::task::spawn_blocking(move || http.build(&url))
             .await
             .expect("building a client does not panic")
     }
 
-    fn slot(&self, secure: bool, loopback: bool) -> &OnceLock<Client> {
-        match (secure, loopback) {
+    /// Addresses that are reached in the same way share a client.
+    fn slot(&self, url: &Url) -> &OnceLock<Client> {
+        let is_direct = matches!(self.proxies.route(url), Ok(Route::Direct));
+        match (url.scheme() == "https", is_direct) {
             (false, false) => &self.plain,
             (true, false) => &self.secure,
-            (false, true) => &self.loopback,
-            (true, true) => &self.secure_loopback,
+            (false, true) => &self.plain_direct,
+            (true, true) => &self.secure_direct,
         }
     }
 
-    fn build(&self, secure: bool, loopback: bool) -> Result<Client, reqwest::Error> {
+    fn is_secure(&self, url: &Url) -> bool {
+        url.scheme() == "https"
+            || self.proxy(url).is_some_and(|proxy| proxy.url.scheme() == "https")
+    }
+
+    fn build(&self, url: &Url) -> Result<Client, reqwest::Error> {
         // An error means that somebody has chosen one already.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let mut builder = Client::builder()
@@ -104,26 +123,19 @@ impl Http {
             .referer(false)
             .connect_timeout(CONNECT_TIMEOUT)
             .http1_max_headers(MOST_HEADERS);
-        if loopback {
-            // A proxy elsewhere cannot reach our loopback.
-            builder = builder.no_proxy();
-        }
-        if !secure {
+        builder = match self.proxies.route(url) {
+            Ok(Route::System) => builder,
+            Ok(Route::Proxy(proxy)) => {
+                builder.no_proxy().proxy(reqwest::Proxy::all(proxy.url.clone())?)
+            }
+            // A model with a proxy that cannot be used is not available.
+            Ok(Route::Direct) | Err(_) => builder.no_proxy(),
+        };
+        if !self.is_secure(url) {
             builder = builder.tls_certs_only([]);
         }
         let client = builder.build()?;
-        Ok(self.slot(secure, loopback).get_or_init(|| client).clone())
-    }
-}
-
-fn is_loopback(url: &Url) -> bool {
-    match url.host_str() {
-        Some("localhost") => true,
-        Some(host) => host
-            .trim_matches(['[', ']'])
-            .parse::<std::net::IpAddr>()
-            .is_ok_and(|address| address.is_loopback()),
-        None => false,
+        Ok(self.slot(url).get_or_init(|| client).clone())
     }
 }
 
@@ -158,40 +170,24 @@ impl Answer {
         }
     }
 
-    /// The body, or as much of it as fits. A page that is interrupted ends there: its status has
-    /// told the main thing already.
-    pub(super) async fn page(&mut self, most: usize, idle: Duration) -> Vec<u8> {
-        let mut page = Vec::new();
-        while let Ok(Some(piece)) = self.piece(idle).await {
-            page.extend_from_slice(&piece);
-            if page.len() > most {
-                // Cut well before the limit, which may have left half a secret.
-                page.truncate(most - most / 16);
-                break;
+    /// The body, or as much of it as fits and comes in time. A page that is interrupted ends there:
+    /// its status has told the main thing already.
+    pub(super) async fn page(&mut self, beginning: Vec<u8>, time: Duration) -> Vec<u8> {
+        let mut page = beginning;
+        let read = async {
+            while let Ok(Some(piece)) = self.piece(time).await {
+                page.extend_from_slice(&piece);
+                if page.len() > LONGEST_PAGE {
+                    break;
+                }
             }
+        };
+        // What has come counts, whole or not.
+        let _ = timeout(time, read).await;
+        if page.len() > LONGEST_PAGE {
+            // Cut well before the limit, which may have left half a secret.
+            page.truncate(LONGEST_PAGE - LONGEST_PAGE / 16);
         }
         page
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used)]
-
-    use super::*;
-
-    #[test]
-    fn loopback_is_recognised() {
-        for (url, expected) in [
-            ("http://localhost:8080/v1", true),
-            ("http://127.0.0.1/v1", true),
-            ("http://127.8.9.1/v1", true),
-            ("http://[::1]:80/v1", true),
-            ("http://192.168.1.4/v1", false),
-            ("https://api.example.com/v1", false),
-            ("https://localhost.example.com/v1", false),
-        ] {
-            assert_eq!(is_loopback(&url.parse().unwrap()), expected, "{url}");
-        }
     }
 }

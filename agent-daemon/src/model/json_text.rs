@@ -1,64 +1,81 @@
-//! Reading the JSON of servers that cut characters in half.
+//! Reading the JSON of servers that do not write it well.
 //!
-//! Owns: escapes of half a character, which JSON has no meaning for. They come from servers that
-//! count in UTF-16 and send an emoji in two pieces; the rest of such an answer is sound. Pure.
+//! Owns: what JSON has no meaning for and yet has one: half a character as an escape, control
+//! characters in texts, and numbers that are none (`NaN`, `Infinity`). The rest of such an answer
+//! is sound. Pure.
+//! Never: guesses where a text or an object ends.
 
 use serde_json::Value;
 
-/// The value of a text, with U+FFFD for half characters.
+use super::cut_characters;
+
+/// The value of a text. Half characters are marks, control characters themselves, and numbers that
+/// are none are null.
 pub(super) fn read(text: &str) -> serde_json::Result<Value> {
-    serde_json::from_str(text).or_else(|error| match without_half_characters(text) {
+    serde_json::from_str(text).or_else(|error| match mended(text) {
         Some(mended) => serde_json::from_str(&mended),
         None => Err(error),
     })
 }
 
-/// Nothing if there are none.
-fn without_half_characters(text: &str) -> Option<String> {
+/// Nothing if there is nothing to mend.
+fn mended(text: &str) -> Option<String> {
+    let bytes = text.as_bytes();
     let mut mended = String::new();
-    let mut copied = 0;
-    let mut at = 0;
-    while let Some(found) = text[at..].find('\\') {
-        at += found;
-        at += match half(&text[at..]) {
-            None => 2,
-            Some(Half::First) if half(&text[at + ESCAPE..]) == Some(Half::Second) => 2 * ESCAPE,
-            Some(_) => {
-                mended.push_str(&text[copied..at]);
-                mended.push_str("\\ufffd");
-                copied = at + ESCAPE;
-                ESCAPE
+    let (mut copied, mut at, mut in_text) = (0, 0, false);
+    while let Some(byte) = bytes.get(at) {
+        let (length, mend) = match (in_text, byte) {
+            (_, b'"') => {
+                in_text = !in_text;
+                (1, None)
             }
+            (true, b'\\') => escape(&text[at..]),
+            (true, ..=0x1F) => (1, Some(format!("\\u{byte:04x}"))),
+            (false, b'N' | b'I' | b'-') => no_number(&bytes[at..]),
+            _ => (1, None),
         };
-        if !text.is_char_boundary(at) {
-            // A backslash before a character that cannot be escaped: no JSON anyway.
-            return None;
+        if let Some(mend) = mend {
+            mended.push_str(&text[copied..at]);
+            mended.push_str(&mend);
+            copied = at + length;
         }
+        at += length;
     }
     (copied > 0).then(|| mended + &text[copied..])
+}
+
+/// How long an escape is, and what to write instead.
+fn escape(text: &str) -> (usize, Option<String>) {
+    match unit(text) {
+        Some(0xD800..0xDC00)
+            if matches!(text.get(ESCAPE..).and_then(unit), Some(0xDC00..0xE000)) =>
+        {
+            (2 * ESCAPE, None)
+        }
+        Some(half @ 0xD800..0xE000) => (ESCAPE, Some(cut_characters::half(half).to_string())),
+        _ => (2, None),
+    }
 }
 
 /// The length of `\ud83d`.
 const ESCAPE: usize = 6;
 
-#[derive(Debug, PartialEq)]
-enum Half {
-    First,
-    Second,
+/// The unit of UTF-16 that an escape at the text's start stands for.
+fn unit(text: &str) -> Option<u16> {
+    u16::from_str_radix(text.strip_prefix("\\u")?.get(..4)?, 16).ok()
 }
 
-/// The half character that an escape at the text's start stands for.
-fn half(text: &str) -> Option<Half> {
-    let digits = text.strip_prefix("\\u")?.get(..4)?;
-    match u16::from_str_radix(digits, 16).ok()? {
-        0xD800..=0xDBFF => Some(Half::First),
-        0xDC00..=0xDFFF => Some(Half::Second),
-        _ => None,
-    }
+/// How Python and JavaScript write what is no number.
+fn no_number(bytes: &[u8]) -> (usize, Option<String>) {
+    let found =
+        ["NaN", "Infinity", "-Infinity"].iter().find(|name| bytes.starts_with(name.as_bytes()));
+    found.map_or((1, None), |name| (name.len(), Some("null".to_owned())))
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
@@ -72,13 +89,41 @@ mod tests {
             (r#""\ud83d\u00e9""#, "\u{fffd}é"),
             (r#""fine \ud83d\ude00""#, "fine 😀"),
         ] {
-            assert_eq!(read(text).ok().as_ref().and_then(Value::as_str), Some(expected), "{text}");
+            let read = read(text).ok().and_then(|value| value.as_str().map(str::to_owned));
+            assert_eq!(read.map(cut_characters::whole).as_deref(), Some(expected), "{text}");
+        }
+    }
+
+    #[test]
+    fn control_characters_and_what_is_no_number_do_not_spoil_the_rest() {
+        for (text, expected) in [
+            ("\"a\u{1}\u{1f}\tb\nc\u{0}\"", json!("a\u{1}\u{1f}\tb\nc\u{0}")),
+            (
+                r#"{"a":NaN,"b":[-Infinity,Infinity],"c":"NaN \" Infinity"}"#,
+                json!({"a":null,"b":[null,null],"c":"NaN \" Infinity"}),
+            ),
+            ("{\"né\":\"\u{7}é\",\"x\":-1}", json!({"né":"\u{7}é","x":-1})),
+        ] {
+            assert_eq!(read(text).ok(), Some(expected), "{text:?}");
         }
     }
 
     #[test]
     fn what_is_no_json_stays_none() {
-        for text in ["", "{\"a\":\"\\ud83d\"", "\"\\", "\"\\é\\ud83d\"", "\"\\ud8", "\\ud83d"] {
+        for text in [
+            "",
+            "{\"a\":\"\\ud83d\"",
+            "\"\\",
+            "\"\\é\\ud83d\"",
+            "\"\\ud8",
+            "\\ud83d",
+            "\"a\u{1}",
+            "NaNa",
+            "Inf",
+            "\u{1}{}",
+            "-",
+            "{\"a\":--Infinity}",
+        ] {
             assert!(read(text).is_err(), "{text}");
         }
     }

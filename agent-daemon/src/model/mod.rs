@@ -11,7 +11,9 @@
 mod abilities;
 mod answer_stream;
 mod anthropic_messages;
+mod body;
 mod catalog;
+mod cut_characters;
 mod failure;
 mod foreign_text;
 mod history;
@@ -20,13 +22,22 @@ mod json_text;
 mod offline;
 mod openai_completions;
 mod openai_responses;
+mod patience;
 mod provider;
+mod proxy;
 mod remote;
 mod reported;
 mod retry_after;
 mod secret;
+mod shape;
 mod sse;
 
+#[cfg(test)]
+mod body_tests;
+#[cfg(test)]
+mod broken_tests;
+#[cfg(test)]
+mod proxy_tests;
 #[cfg(test)]
 mod real_tests;
 #[cfg(test)]

@@ -177,7 +177,7 @@ fn recorded_answers_in_one_piece_are_understood() {
     ] {
         let mut stream = AnswerStream::new(api);
         let mut events = Vec::new();
-        stream.whole(fixture(path), &mut events).expect("it is JSON");
+        stream.whole(&fixture(path), &mut events).expect("it is JSON");
         stream.finish(&mut events).expect("it is whole");
         assert_eq!(told(&events, ""), format!("{expected} | "), "{path}");
     }

@@ -16,9 +16,11 @@ use super::{
     abilities::largest_picture,
     answer_stream::{AnswerStream, Progress},
     anthropic_messages,
-    failure::Asked,
-    http::{Answer, Http, Interrupted, LONGEST_PAGE},
+    body::{Body, without_blanks},
+    failure::{Asked, StreamFailure},
+    http::{Answer, Http, Interrupted},
     openai_completions, openai_responses,
+    patience::{AFTERMATH, Patience},
     provider::Provider,
 };
 
@@ -31,9 +33,6 @@ pub(super) struct RemoteModel {
     pub(super) config: ModelConfig,
     pub(super) http: Arc<Http>,
 }
-
-/// How long usage may follow a whole answer. Some servers keep the connection open after it.
-const AFTERMATH: Duration = Duration::from_secs(5);
 
 /// The largest answer in one piece.
 const LARGEST_ANSWER: usize = 16 * 1024 * 1024;
@@ -61,19 +60,65 @@ impl RemoteModel {
         let headers = self.provider.headers.clone();
         let posted = self.http.post(&self.provider.url, headers, body).await;
         let mut answer = posted.map_err(|failure| self.interrupted(failure, false))?;
-        let idle = self.http.idle_timeout;
         if !answer.status().is_success() {
-            let page = answer.page(LONGEST_PAGE, idle.min(AFTERMATH)).await;
+            let page = answer.page(Vec::new(), self.time_for_a_page()).await;
             return Err(self.asked().answered(answer.status(), answer.headers(), &page));
         }
-        match answer.content_type().as_str() {
-            "application/json" => self.read_whole(answer, sink).await,
-            html if html.contains("html") => {
-                let page = answer.page(LONGEST_PAGE, idle.min(AFTERMATH)).await;
-                Err(self.asked().not_a_stream(html, &page))
+        let mut reading = Reading {
+            patience: Patience::new(self.http.idle_timeout),
+            answer,
+            beginning: Vec::new(),
+        };
+        match self.kind_of_body(&mut reading).await? {
+            Body::Events => self.read_stream(reading, sink).await,
+            Body::Json => self.read_whole(reading, sink).await,
+            Body::Page => {
+                let Reading { mut answer, beginning, .. } = reading;
+                let page = answer.page(beginning, self.time_for_a_page()).await;
+                Err(self.asked().not_an_answer(&answer.content_type(), &page))
             }
-            _ => self.read_stream(answer, sink).await,
         }
+    }
+
+    /// Reads until it is clear what is being sent. A body that ends before is an empty stream, or
+    /// a short page.
+    async fn kind_of_body(&self, reading: &mut Reading) -> Result<Body, ModelError> {
+        loop {
+            if let Some(kind) = Body::of(&reading.beginning) {
+                return Ok(kind);
+            }
+            match self.piece(reading, false).await? {
+                Some(piece) => reading.beginning.extend(piece),
+                None if reading.beginning.is_empty() => return Ok(Body::Events),
+                None => return Ok(Body::Page),
+            }
+            reading.beginning = without_blanks(&reading.beginning).to_vec();
+        }
+    }
+
+    /// The next bytes, if they come in time.
+    async fn piece(
+        &self,
+        reading: &mut Reading,
+        answering: bool,
+    ) -> Result<Option<Vec<u8>>, ModelError> {
+        let Reading { answer, patience, .. } = reading;
+        let limit = patience.limit();
+        let piece = match limit.is_zero() {
+            // Bytes that are there already would be read all the same.
+            true => Err(Interrupted::Mute(patience.longest())),
+            false => answer.piece(limit).await,
+        };
+        piece.map_err(|failure| match failure {
+            Interrupted::Stalled(_) if limit < self.http.idle_timeout => {
+                self.interrupted(Interrupted::Mute(patience.longest()), answering)
+            }
+            failure => self.interrupted(failure, answering),
+        })
+    }
+
+    fn time_for_a_page(&self) -> Duration {
+        self.http.idle_timeout.min(AFTERMATH)
     }
 
     fn body(&self, request: &ModelRequest) -> Value {
@@ -123,26 +168,33 @@ impl RemoteModel {
 
     async fn read_stream(
         &self,
-        mut answer: Answer,
+        mut reading: Reading,
         sink: ModelSink,
     ) -> Result<ModelEnd, ModelError> {
         let mut stream = AnswerStream::new(self.provider.api);
         let mut events = Vec::new();
-        while stream.progress() < Progress::Over {
-            let whole = stream.progress() == Progress::Whole;
-            let idle = self.http.idle_timeout;
-            match answer.piece(if whole { idle.min(AFTERMATH) } else { idle }).await {
-                Ok(Some(bytes)) => {
-                    let fed = stream.feed(&bytes, &mut events);
-                    // Before the failure, if there is one: what was said counts.
-                    hand_on(&mut events, &sink).await?;
-                    fed.map_err(|failure| self.asked().in_stream(failure))?;
-                }
+        let mut bytes = std::mem::take(&mut reading.beginning);
+        loop {
+            let fed = stream.feed(&bytes, &mut events);
+            if !events.is_empty() {
+                // Before the failure, if there is one: what was said counts.
+                hand_on(&mut events, &sink).await?;
+                reading.patience.said();
+            }
+            fed.map_err(|failure| self.asked().in_stream(failure))?;
+            match stream.progress() {
+                Progress::Going => {}
+                Progress::Whole => reading.patience.is_whole(),
+                Progress::Over => break,
+            }
+            match self.piece(&mut reading, true).await {
+                Ok(Some(piece)) => bytes = piece,
                 Ok(None) => break,
-                Err(_) if whole => break,
-                Err(failure) => return Err(self.interrupted(failure, true)),
+                Err(_) if stream.progress() == Progress::Whole => break,
+                Err(failure) => return Err(failure),
             }
         }
+        self.note_unreadable(&stream);
         let end = stream.finish(&mut events);
         hand_on(&mut events, &sink).await?;
         end.map_err(|failure| self.asked().in_stream(failure))
@@ -150,28 +202,60 @@ impl RemoteModel {
 
     async fn read_whole(
         &self,
-        mut answer: Answer,
+        mut reading: Reading,
         sink: ModelSink,
     ) -> Result<ModelEnd, ModelError> {
-        let body = answer.page(LARGEST_ANSWER, self.http.idle_timeout).await;
+        let mut body = std::mem::take(&mut reading.beginning);
+        while let Some(piece) = self.piece(&mut reading, true).await? {
+            body.extend(piece);
+            if body.len() > LARGEST_ANSWER {
+                let what = format!("an answer of more than {LARGEST_ANSWER} bytes in one piece");
+                return Err(self.asked().in_stream(StreamFailure::Malformed(what)));
+            }
+        }
         let mut stream = AnswerStream::new(self.provider.api);
         let mut events = Vec::new();
-        let taken = stream.whole(body, &mut events);
+        let taken = stream.whole(&body, &mut events);
+        self.note_unreadable(&stream);
         let end = taken.and_then(|()| stream.finish(&mut events));
+        let said_something = !events.is_empty();
         hand_on(&mut events, &sink).await?;
-        end.map_err(|failure| self.asked().in_stream(failure))
+        let answer = &reading.answer;
+        end.map_err(|failure| match failure {
+            StreamFailure::Truncated if !said_something => {
+                self.asked().not_an_answer(&answer.content_type(), &body)
+            }
+            failure => self.asked().in_page(failure, answer.headers(), &body),
+        })
+    }
+
+    fn note_unreadable(&self, stream: &AnswerStream) {
+        let events = stream.unreadable();
+        if events > 0 {
+            tracing::warn!(model = self.name, events, "events that are no JSON were left out");
+        }
     }
 
     fn asked(&self) -> Asked<'_> {
-        Asked { name: &self.name, provider: &self.provider }
+        let proxy = self.http.proxy(&self.provider.url);
+        Asked { name: &self.name, provider: &self.provider, proxy }
     }
 
     fn interrupted(&self, failure: Interrupted, answering: bool) -> ModelError {
         match failure {
             Interrupted::Lost(error) => self.asked().lost(&error, answering),
-            Interrupted::Stalled(limit) => self.asked().stalled(limit),
+            Interrupted::Stalled(limit) => self.asked().stalled("nothing arrived from", limit),
+            Interrupted::Mute(limit) => self.asked().stalled("not a word arrived from", limit),
         }
     }
+}
+
+/// An answer that is being read.
+struct Reading {
+    answer: Answer,
+    patience: Patience,
+    /// What has been read to see what it is.
+    beginning: Vec<u8>,
 }
 
 async fn hand_on(events: &mut Vec<ModelEvent>, sink: &ModelSink) -> Result<(), ModelError> {

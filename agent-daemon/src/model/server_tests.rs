@@ -17,34 +17,33 @@ use tokio::{
 
 use super::{
     Api, ModelConfig,
-    http::Http,
     recorded::{fixture, told},
     remote::RemoteModel,
-    test_requests::{KEY, model_at, request},
+    test_requests::{KEY, http, model_at, request},
     test_transcripts::{image, text, user},
 };
 
-const API: Api = Api::OpenaiCompletions;
+pub(super) const API: Api = Api::OpenaiCompletions;
 
 /// A server with one connection at a time, in the hands of a test.
-struct Server {
+pub(super) struct Server {
     listener: TcpListener,
-    address: String,
+    pub(super) address: String,
 }
 
 impl Server {
-    async fn start() -> Self {
+    pub(super) async fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = format!("http://{}/v1", listener.local_addr().unwrap());
         Server { listener, address }
     }
 
-    fn model(&self) -> RemoteModel {
+    pub(super) fn model(&self) -> RemoteModel {
         model_at(API, &self.address, ModelConfig::default())
     }
 
     /// The next request, head and body.
-    async fn accept(&self) -> (TcpStream, String) {
+    pub(super) async fn accept(&self) -> (TcpStream, String) {
         let (mut stream, _) = self.listener.accept().await.unwrap();
         let mut received = Vec::new();
         loop {
@@ -60,7 +59,7 @@ impl Server {
     }
 
     /// Answers one request with these bytes, then closes.
-    async fn answer(&self, bytes: &[u8]) -> String {
+    pub(super) async fn answer(&self, bytes: &[u8]) -> String {
         let (mut stream, request) = self.accept().await;
         stream.write_all(bytes).await.unwrap();
         request
@@ -72,7 +71,7 @@ fn hello() -> ModelRequest {
 }
 
 /// What a model says, then how it ends or fails.
-async fn story(model: &dyn Model) -> String {
+pub(super) async fn story(model: &dyn Model) -> String {
     let (events, end) = collect(model, hello()).await;
     let end = match end {
         Ok(end) => format!("{:?}", end.stop_reason),
@@ -109,18 +108,18 @@ impl Watched {
     }
 }
 
-fn page(status: &str, headers: &str, body: &str) -> String {
+pub(super) fn page(status: &str, headers: &str, body: &str) -> String {
     format!("HTTP/1.1 {status}\r\n{headers}content-length: {}\r\n\r\n{body}", body.len())
 }
 
-fn delta(text: &str) -> String {
+pub(super) fn delta(text: &str) -> String {
     format!("data: {{\"choices\":[{{\"index\":0,\"delta\":{{\"content\":\"{text}\"}}}}]}}\n\n")
 }
 
-const FINISH: &str =
+pub(super) const FINISH: &str =
     "data: {\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"stop\"}]}\n\n";
 
-const STREAM: &str =
+pub(super) const STREAM: &str =
     "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n";
 
 #[tokio::test]
@@ -508,7 +507,7 @@ async fn a_whole_answer_does_not_wait_for_a_server_that_holds_the_connection() {
 
 /// The loop has a limit of its own, for models that have none.
 fn impatient(model: RemoteModel) -> RemoteModel {
-    RemoteModel { http: Arc::new(Http::new(Duration::from_secs(60))), ..model }
+    RemoteModel { http: http(Duration::from_secs(60), &|_| None).into(), ..model }
 }
 
 #[tokio::test]

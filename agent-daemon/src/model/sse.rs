@@ -4,12 +4,15 @@
 //! belong together, and the limit on one event's size.
 //! Never: reads a socket or knows what the data means.
 
+use super::cut_characters::text_of;
+
 /// One event. What has no data is none.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct SseEvent {
     /// The `event:` field; empty where there was none.
     pub(super) name: String,
-    /// The `data:` lines, joined by line feeds.
+    /// The `data:` lines, joined by line feeds; with marks for bytes that are no character, which
+    /// may become one with those of the next event.
     pub(super) data: String,
 }
 
@@ -79,7 +82,7 @@ impl SseDecoder {
 
     /// Takes the end of the stream. Many servers leave out the last empty line, so what stands in
     /// an event that was not ended still counts; it may be cut off.
-    pub(super) fn finish(mut self) -> Option<SseEvent> {
+    pub(super) fn finish(&mut self) -> Option<SseEvent> {
         let last = if self.line.is_empty() { None } else { self.end_line() };
         last.or_else(|| self.end_event())
     }
@@ -125,14 +128,9 @@ impl SseDecoder {
     fn end_event(&mut self) -> Option<SseEvent> {
         let name = std::mem::take(&mut self.name);
         let data = std::mem::take(&mut self.data);
-        std::mem::take(&mut self.has_data).then(|| SseEvent { name: text(name), data: text(data) })
+        std::mem::take(&mut self.has_data)
+            .then(|| SseEvent { name: text_of(name), data: text_of(data) })
     }
-}
-
-/// Whole lines only, so that a character cut between two pieces is never mistaken for a broken one.
-fn text(bytes: Vec<u8>) -> String {
-    String::from_utf8(bytes)
-        .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
 }
 
 #[cfg(test)]
@@ -208,11 +206,6 @@ mod tests {
             let single: Vec<&[u8]> = bytes.as_bytes().chunks(1).collect();
             assert_eq!(story(&single), *expected, "{bytes:?} byte by byte");
         }
-    }
-
-    #[test]
-    fn bytes_that_are_not_utf_8_are_replaced() {
-        assert_eq!(story(&[b"data: a\xffb\n\n"]), "a\u{fffd}b|");
     }
 
     proptest! {

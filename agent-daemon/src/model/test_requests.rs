@@ -6,7 +6,8 @@ use agent_core::{CancelSignal, Message, ModelRequest, ThinkingLevel, ToolSpec};
 use serde_json::{Value, json};
 
 use super::{
-    Api, ModelConfig, ProviderConfig, http::Http, provider::Provider, remote::RemoteModel,
+    Api, ModelConfig, ProviderConfig, http::Http, provider::Provider, proxy::Proxies,
+    remote::RemoteModel,
 };
 
 /// The model `p/m` at an address, with a key.
@@ -26,8 +27,13 @@ pub(super) fn model_at(api: Api, base_url: &str, config: ModelConfig) -> RemoteM
         name: "p/m".to_owned(),
         provider: Arc::new(provider),
         config: ModelConfig { id: "m".to_owned(), ..config },
-        http: Arc::new(Http::new(Duration::from_secs(300))),
+        http: Arc::new(http(Duration::from_secs(300), &|name| std::env::var(name).ok())),
     }
+}
+
+/// Connections with a limit for silence, and with the proxies of an environment.
+pub(super) fn http(idle_timeout: Duration, env: &dyn Fn(&str) -> Option<String>) -> Http {
+    Http::new(idle_timeout, Arc::new(Proxies::new(env)))
 }
 
 /// What no error may show.

@@ -5,16 +5,17 @@ use serde_json::Value;
 
 use super::REDACTED;
 use crate::model::{
-    answer_stream::{Decoder, MOST_CALLS, Progress, parse},
+    answer_stream::{Decoder, MOST_CALLS, Progress},
     failure::StreamFailure,
     reported::Reported,
-    sse::SseEvent,
 };
 
 /// The state of one answer.
 #[derive(Debug, Default)]
 pub(in crate::model) struct MessagesDecoder {
     blocks: Vec<OpenBlock>,
+    /// The size of all signatures.
+    signatures: usize,
     stop_reason: Option<String>,
     usage: Usage,
     over: bool,
@@ -30,6 +31,7 @@ struct OpenBlock {
 enum Kind {
     Text,
     Thinking {
+        /// Comes in pieces, and is told when it is whole.
         signature: String,
     },
     /// `input` holds arguments that came with the block's start; deltas take their place.
@@ -45,22 +47,25 @@ enum Kind {
 impl Decoder for MessagesDecoder {
     fn event(
         &mut self,
-        event: &SseEvent,
+        name: &str,
+        payload: &Value,
         events: &mut Vec<ModelEvent>,
     ) -> Result<(), StreamFailure> {
-        let Some(payload) = parse(&event.data)? else { return Ok(()) };
         // By the JSON's own type, since not every server names its events.
         match payload["type"].as_str().unwrap_or_default() {
             "message_start" => self.add_usage(&payload["message"]["usage"]),
-            "content_block_start" => return self.block_starts(&payload, events),
-            "content_block_delta" => return self.block_grows(&payload, events),
-            "content_block_stop" => self.block_ends(index_of(&payload), events),
-            "message_delta" => self.message_grows(&payload),
+            "content_block_start" => return self.block_starts(payload, events),
+            "content_block_delta" => return self.block_grows(payload, events),
+            "content_block_stop" => self.block_ends(index_of(payload), events),
+            "message_delta" => {
+                self.message_grows(payload);
+                self.all_blocks_end(events);
+            }
             "message_stop" => self.over = true,
-            "message" => return self.whole(&payload, events),
-            kind if kind == "error" || event.name == "error" || payload["error"].is_object() => {
+            "message" => return self.whole(payload, events),
+            kind if kind == "error" || name == "error" || payload["error"].is_object() => {
                 let otherwise = || Reported { message: payload.to_string(), ..Reported::default() };
-                let reported = Reported::from_json(&payload).unwrap_or_else(otherwise);
+                let reported = Reported::from_json(payload).unwrap_or_else(otherwise);
                 return Err(StreamFailure::Reported(reported));
             }
             // `ping`, and whatever may be invented yet.
@@ -91,6 +96,12 @@ impl Decoder for MessagesDecoder {
     }
 }
 
+/// More blocks than this in one answer are a runaway.
+const MOST_BLOCKS: usize = 2_000;
+
+/// The proofs of an answer's thoughts are a few kilobytes.
+const LARGEST_SIGNATURES: usize = 4 * 1024 * 1024;
+
 impl MessagesDecoder {
     fn block_starts(
         &mut self,
@@ -111,6 +122,10 @@ impl MessagesDecoder {
             "tool_use" => tool_use(block)?,
             _ => Kind::Other,
         };
+        if self.blocks.len() == MOST_BLOCKS {
+            let what = format!("more than {MOST_BLOCKS} blocks in one answer");
+            return Err(StreamFailure::Malformed(what));
+        }
         let calls = self.blocks.iter().filter(|block| matches!(block.kind, Kind::ToolUse { .. }));
         if calls.count() == MOST_CALLS {
             let what = format!("more than {MOST_CALLS} tool calls in one answer");
@@ -123,7 +138,7 @@ impl MessagesDecoder {
         // Nearly always empty, but some servers put all of a block here.
         for field in ["text", "thinking", "signature"] {
             if let Some(text) = block[field].as_str() {
-                self.grow(index, field, text, events);
+                self.grow(index, field, text, events)?;
             }
         }
         Ok(())
@@ -146,13 +161,18 @@ impl MessagesDecoder {
             let what = format!("a delta of block {index}, which has not begun");
             return Err(StreamFailure::Malformed(what));
         }
-        self.grow(index, field, delta[field].as_str().unwrap_or_default(), events);
-        Ok(())
+        self.grow(index, field, delta[field].as_str().unwrap_or_default(), events)
     }
 
-    fn grow(&mut self, index: u32, field: &str, more: &str, events: &mut Vec<ModelEvent>) {
+    fn grow(
+        &mut self,
+        index: u32,
+        field: &str,
+        more: &str,
+        events: &mut Vec<ModelEvent>,
+    ) -> Result<(), StreamFailure> {
         let block = self.blocks.iter_mut().rfind(|block| block.index == index);
-        let Some(block) = block.filter(|_| !more.is_empty()) else { return };
+        let Some(block) = block.filter(|_| !more.is_empty()) else { return Ok(()) };
         let delta = more.to_owned();
         match (&mut block.kind, field) {
             (Kind::Text, "text") => events.push(ModelEvent::Text { index, delta }),
@@ -160,9 +180,12 @@ impl MessagesDecoder {
                 events.push(ModelEvent::Thinking { index, delta });
             }
             (Kind::Thinking { signature }, "signature") => {
+                self.signatures += more.len();
+                if self.signatures > LARGEST_SIGNATURES {
+                    let what = format!("signatures of more than {LARGEST_SIGNATURES} bytes");
+                    return Err(StreamFailure::Malformed(what));
+                }
                 signature.push_str(more);
-                let signature = signature.clone();
-                events.push(ModelEvent::ThinkingSignature { index, signature });
             }
             (Kind::ToolUse { id, name, input }, "partial_json") => {
                 *input = None;
@@ -170,15 +193,28 @@ impl MessagesDecoder {
             }
             _ => {}
         }
+        Ok(())
     }
 
     fn block_ends(&mut self, index: u32, events: &mut Vec<ModelEvent>) {
         let block = self.blocks.iter_mut().rfind(|block| block.index == index);
-        if let Some(OpenBlock { kind: Kind::ToolUse { id, name, input }, .. }) = block
-            && let Some(arguments) = input.take()
-        {
-            events.push(call_event(index, id, name, arguments));
+        match block.map(|block| &mut block.kind) {
+            Some(Kind::ToolUse { id, name, input }) => {
+                let whole = input.take();
+                events.extend(whole.map(|arguments| call_event(index, id, name, arguments)));
+            }
+            Some(Kind::Thinking { signature }) if !signature.is_empty() => {
+                let signature = std::mem::take(signature);
+                events.push(ModelEvent::ThinkingSignature { index, signature });
+            }
+            _ => {}
         }
+    }
+
+    /// Not every server says where a block ends.
+    fn all_blocks_end(&mut self, events: &mut Vec<ModelEvent>) {
+        let indices: Vec<u32> = self.blocks.iter().map(|block| block.index).collect();
+        indices.into_iter().for_each(|index| self.block_ends(index, events));
     }
 
     fn message_grows(&mut self, payload: &Value) {

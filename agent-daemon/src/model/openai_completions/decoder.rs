@@ -5,16 +5,17 @@ use serde_json::Value;
 
 use super::{calls::Calls, proofs::Proofs, request::REASONING_FIELDS};
 use crate::model::{
-    answer_stream::{Decoder, Progress, parse},
+    answer_stream::{Decoder, Progress},
     failure::StreamFailure,
     reported::Reported,
-    sse::SseEvent,
 };
 
 /// The state of one answer.
 #[derive(Debug, Default)]
 pub(in crate::model) struct CompletionsDecoder {
     calls: Calls,
+    /// The only call came as a `function_call`.
+    is_legacy: bool,
     proofs: Proofs,
     /// The block that the proofs are kept in, once there are any.
     proofs_block: Option<u32>,
@@ -35,12 +36,11 @@ enum Kind {
 impl Decoder for CompletionsDecoder {
     fn event(
         &mut self,
-        event: &SseEvent,
+        name: &str,
+        chunk: &Value,
         events: &mut Vec<ModelEvent>,
     ) -> Result<(), StreamFailure> {
-        self.done |= event.data.trim() == "[DONE]";
-        let Some(chunk) = parse(&event.data)? else { return Ok(()) };
-        if let Some(reported) = failure(&chunk, &event.name) {
+        if let Some(reported) = failure(chunk, name) {
             return Err(StreamFailure::Reported(reported));
         }
         if let Some(usage) = chunk.get("usage").and_then(usage) {
@@ -53,6 +53,10 @@ impl Decoder for CompletionsDecoder {
             Some(choice) => self.choice(choice, events),
             None => Ok(()),
         }
+    }
+
+    fn done(&mut self) {
+        self.done = true;
     }
 
     fn progress(&self) -> Progress {
@@ -112,6 +116,9 @@ impl CompletionsDecoder {
         for entry in delta.get("tool_calls").and_then(Value::as_array).into_iter().flatten() {
             self.call(entry, events)?;
         }
+        if let Some(function) = delta.get("function_call").filter(|call| call.is_object()) {
+            self.only_call(function, events)?;
+        }
         if let Some(details) = delta.get("reasoning_details").and_then(Value::as_array) {
             self.proofs.add_details(details)?;
         }
@@ -136,6 +143,22 @@ impl CompletionsDecoder {
             Some(extra) => self.proofs.add_extra(place, extra),
             None => Ok(()),
         }
+    }
+
+    /// The one call of an answer before there were several. Servers that know both ways may say the
+    /// same in both.
+    fn only_call(
+        &mut self,
+        function: &Value,
+        events: &mut Vec<ModelEvent>,
+    ) -> Result<(), StreamFailure> {
+        if self.calls.is_empty() {
+            self.is_legacy = true;
+        }
+        if !self.is_legacy {
+            return Ok(());
+        }
+        self.call(&serde_json::json!({ "index": 0, "function": function }), events)
     }
 
     fn prove(&mut self, events: &mut Vec<ModelEvent>) {
@@ -262,6 +285,17 @@ mod tests {
 {"choices":[{"delta":{"content":"b"}}]}
 {"choices":[{"delta":{},"finish_reason":"stop"}]}"#,
             "text a | call c ls {} | text b | ToolUse 0+0",
+        ),
+        (
+            r#"{"choices":[{"delta":{"role":"assistant","content":null,"function_call":{"name":"ls","arguments":""}}}]}
+{"choices":[{"delta":{"function_call":{"arguments":"{\"a\""}}}]}
+{"choices":[{"delta":{"function_call":{"name":"ls","arguments":":1}"}}}]}
+{"choices":[{"delta":{"function_call":null},"finish_reason":"function_call"}]}"#,
+            "call  ls {\"a\":1} | ToolUse 0+0",
+        ),
+        (
+            r#"{"choices":[{"finish_reason":"function_call","message":{"tool_calls":[{"id":"c","function":{"name":"ls","arguments":"{}"}}],"function_call":{"name":"ls","arguments":"{}"}}}]}"#,
+            "call c ls {} | ToolUse 0+0",
         ),
         ("[DONE]", " | Truncated"),
         (r#"{"choices":[{"delta":{"content":"a"}}]}"#, "text a | Truncated"),

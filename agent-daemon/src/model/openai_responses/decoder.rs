@@ -5,10 +5,9 @@ use serde_json::Value;
 
 use super::goes_back;
 use crate::model::{
-    answer_stream::{Decoder, MOST_CALLS, Progress, parse},
+    answer_stream::{Decoder, MOST_CALLS, Progress},
     failure::StreamFailure,
     reported::Reported,
-    sse::SseEvent,
 };
 
 /// The state of one answer.
@@ -51,13 +50,13 @@ enum Kind {
 impl Decoder for ResponsesDecoder {
     fn event(
         &mut self,
-        event: &SseEvent,
+        name: &str,
+        payload: &Value,
         events: &mut Vec<ModelEvent>,
     ) -> Result<(), StreamFailure> {
-        let Some(payload) = parse(&event.data)? else { return Ok(()) };
         match payload["type"].as_str().unwrap_or_default() {
             "response.output_item.added" => {
-                self.item(&payload, events)?;
+                self.item(payload, events)?;
             }
             "response.output_text.delta"
             | "response.refusal.delta"
@@ -65,18 +64,18 @@ impl Decoder for ResponsesDecoder {
             | "response.reasoning_text.delta"
             | "response.function_call_arguments.delta" => {
                 let delta = payload["delta"].as_str().unwrap_or_default();
-                return self.grow(&payload, delta, events);
+                return self.grow(payload, delta, events);
             }
             // Parts of a summary are paragraphs.
-            "response.reasoning_summary_part.added" => self.part_begins(&payload, events),
-            "response.output_item.done" => return self.item_ends(&payload, events),
+            "response.reasoning_summary_part.added" => self.part_begins(payload, events),
+            "response.output_item.done" => return self.item_ends(payload, events),
             "response.completed" => self.ends(&payload["response"], Outcome::Completed),
             "response.incomplete" => self.incomplete(&payload["response"]),
             "response.failed" => return Err(reported(&payload["response"])),
-            kind if kind == "error" || event.name == "error" || payload["error"].is_object() => {
-                return Err(reported(&payload));
+            kind if kind == "error" || name == "error" || payload["error"].is_object() => {
+                return Err(reported(payload));
             }
-            _ if payload["object"] == "response" => return self.whole(&payload, events),
+            _ if payload["object"] == "response" => return self.whole(payload, events),
             // What repeats the deltas, and whatever may be invented yet.
             _ => {}
         }
