@@ -22,6 +22,7 @@ use jsonrpsee::{
     },
     types::ErrorObjectOwned,
 };
+use rustix::process::Pid;
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::value::{RawValue, to_raw_value};
 use tokio::{
@@ -47,6 +48,7 @@ const ENVELOPE_BYTES: usize = 256;
 pub struct Client {
     rpc: rpc::Client,
     server: InitializeResult,
+    process: Option<Pid>,
 }
 
 /// What a call came to instead of its result.
@@ -120,12 +122,21 @@ impl Client {
         };
         let server =
             request(&rpc, Initialize::NAME, Params(raw(Initialize::NAME, &params)?)).await?;
-        Ok(Client { rpc, server })
+        Ok(Client { rpc, server, process: None })
     }
 
     /// What the daemon said of itself.
     pub fn server(&self) -> &InitializeResult {
         &self.server
+    }
+
+    pub(crate) fn of_process(self, process: Option<Pid>) -> Self {
+        Client { process, ..self }
+    }
+
+    /// The daemon's process, where the system has told us: on a Unix socket.
+    pub(crate) fn process(&self) -> Option<Pid> {
+        self.process
     }
 
     /// Whether calls can still be made.

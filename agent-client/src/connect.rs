@@ -18,6 +18,7 @@ use agent_daemon::{
     transport::{PlaceError, Token, TokenError, check_directory},
 };
 use futures_util::{FutureExt, StreamExt, future::BoxFuture};
+use rustix::process::Pid;
 use tokio::{
     net::{TcpStream, UnixStream, lookup_host},
     process::{Child, Command},
@@ -188,6 +189,11 @@ impl Connector {
         self
     }
 
+    /// Where the daemon is.
+    pub fn endpoint(&self) -> &Endpoint {
+        &self.endpoint
+    }
+
     /// Connects, without starting a daemon.
     ///
     /// # Errors
@@ -242,8 +248,11 @@ impl Connector {
         let address = self.endpoint.address();
         let client = match &self.endpoint {
             Endpoint::Unix(path) => {
-                let (reader, writer) = unix(path).await?.into_split();
-                Client::over(reader, writer, None).await
+                let stream = unix(path).await?;
+                let process = process_of(&stream);
+                let (reader, writer) = stream.into_split();
+                let client = Client::over(reader, writer, None).await;
+                client.map(|client| client.of_process(process))
             }
             Endpoint::Tcp(to) => {
                 let (reader, writer) = self.tcp(to).await?.into_split();
@@ -342,6 +351,11 @@ async fn unix(path: &Path) -> Result<UnixStream, ConnectError> {
         Some(uid) => Err(ConnectError::Stranger { address, uid }),
         None => Ok(stream),
     }
+}
+
+/// The process that serves the socket, where it is one that we can see.
+fn process_of(stream: &UnixStream) -> Option<Pid> {
+    stream.peer_cred().ok()?.pid().and_then(Pid::from_raw)
 }
 
 fn no_socket(path: String, problem: io::Error) -> ConnectError {

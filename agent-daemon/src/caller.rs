@@ -132,11 +132,12 @@ impl Caller {
         self.outbox.events_sent(log, seq).await;
     }
 
-    /// Whether a `shutdown` of this connection succeeded.
+    /// Whether a `shutdown` of this connection was accepted.
     pub fn has_shut_down(&self) -> bool {
         self.has_shut_down.load(Ordering::Relaxed)
     }
 
+    /// Notes that a `shutdown` of this connection was accepted.
     pub(crate) fn note_shutdown(&self) {
         self.has_shut_down.store(true, Ordering::Relaxed);
     }

@@ -20,7 +20,7 @@ use crate::{
     caller::Caller,
     codec::{Frame, one_line},
     error::RpcError,
-    protocol::{CANCEL_REQUEST, EXIT, Initialize, Method, Shutdown, Subscribe},
+    protocol::{CANCEL_REQUEST, EXIT, Initialize, Method, Subscribe},
     request::{Incoming, Request, names_id, parse},
 };
 
@@ -169,13 +169,9 @@ impl Calls {
         method: &'static str,
         response: BoxFuture<'static, MethodResponse>,
     ) {
-        let caller = self.caller.clone();
         let call_id = id.to_owned();
         let mut call = Box::pin(async move {
             let response = AssertUnwindSafe(response).catch_unwind().await;
-            if method == Shutdown::NAME && response.as_ref().is_ok_and(MethodResponse::is_success) {
-                caller.note_shutdown();
-            }
             answer_of(method, &call_id, response)
         });
         if let Some(answer) = call.as_mut().now_or_never() {

@@ -27,8 +27,10 @@ use crate::{
 
 /// How long a connection that ends for its peer's fault goes on writing.
 const LAST_WRITE: Duration = Duration::from_secs(2);
-/// How long calls may still wait when the server stops.
-const LAST_WAIT: Duration = Duration::from_secs(2);
+/// How long calls may still wait when the server stops,
+const LAST_WAIT: Duration = Duration::from_secs(1);
+/// and how long the peer may take nothing. One that goes on reading, however slowly, loses nothing.
+const LAST_STALL: Duration = Duration::from_secs(1);
 
 /// Why a connection ended.
 #[derive(Debug)]
@@ -186,12 +188,15 @@ where
             () = unauthorized(caller, seat) => Ending::Unauthorized,
             () = server.stop.cancelled() => Ending::Stopped,
         };
-        let patience = match ending {
-            Ending::Stopped => LAST_WAIT,
-            _ => return ending,
-        };
+        if !matches!(ending, Ending::Stopped) {
+            return ending;
+        }
+        // Whoever reads a pipe of ours is the rest of a command line, and may be slow on purpose.
+        if caller.transport() != Transport::Stdio {
+            output.stall = output.stall.min(LAST_STALL);
+        }
         tokio::select! {
-            _ = timeout(patience, calls.settled()) => {}
+            _ = timeout(LAST_WAIT, calls.settled()) => {}
             Err(error) = output.run(outbox, UntilWhen::Forever) => return Ending::PeerGone(error),
         }
         ending

@@ -5,11 +5,14 @@
 
 use std::{
     sync::{Arc, OnceLock},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use futures_util::future::join_all;
-use tokio::sync::watch;
+use tokio::{
+    sync::watch,
+    time::{Instant as Deadline, timeout_at},
+};
 
 use crate::{
     error::RpcError,
@@ -27,6 +30,9 @@ pub const NAME: &str = "agent-daemon";
 /// The daemon's version.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
+/// How much of the daemon's end the runs may have.
+const SETTLING: Duration = Duration::from_secs(8);
+
 /// What all connections have in common.
 pub struct Daemon {
     /// The sessions.
@@ -37,6 +43,8 @@ pub struct Daemon {
     transports: Vec<String>,
     schema: OnceLock<Schema>,
     stage: watch::Sender<Stage>,
+    /// Until when runs may settle, once they are to.
+    settled_by: OnceLock<Deadline>,
     parent: watch::Sender<Option<u32>>,
 }
 
@@ -47,7 +55,7 @@ pub enum Stage {
     Working,
     /// It takes none, and its runs are settling.
     Settling,
-    /// A `shutdown` was carried out: nothing runs.
+    /// A `shutdown` that came over a socket was carried out: nothing runs.
     Settled,
 }
 
@@ -72,6 +80,7 @@ impl Daemon {
             started: Instant::now(),
             schema: OnceLock::new(),
             stage: watch::Sender::new(Stage::Working),
+            settled_by: OnceLock::new(),
             parent: watch::Sender::new(None),
         }
     }
@@ -117,16 +126,25 @@ impl Daemon {
         self.schema.get_or_init(Schema::of_protocol)
     }
 
-    /// Takes no more work, aborts the runs and completes when they have settled. Again: waits for
-    /// the same. Safe to drop; the runs end all the same.
-    pub async fn shut_down(&self) {
+    /// Takes no more work.
+    pub(crate) fn close(&self) {
         self.advance(Stage::Settling);
         self.sessions.close(&RpcError::ShuttingDown);
-        let sessions = self.sessions.all();
-        join_all(sessions.iter().map(|session| session.settle())).await;
     }
 
-    /// Notes that a client's `shutdown` was carried out.
+    /// Takes no more work, aborts the runs and completes when they have settled, or have had their
+    /// 8 s. Again: waits for the same. Safe to drop; the runs end all the same.
+    pub async fn shut_down(&self) {
+        self.close();
+        let sessions = self.sessions.all();
+        let settled = join_all(sessions.iter().map(|session| session.settle()));
+        let deadline = *self.settled_by.get_or_init(|| Deadline::now() + SETTLING);
+        if timeout_at(deadline, settled).await.is_err() {
+            tracing::warn!("a run did not settle in time");
+        }
+    }
+
+    /// Notes that a `shutdown` that came over a socket was carried out.
     pub(crate) fn has_shut_down(&self) {
         self.advance(Stage::Settled);
     }

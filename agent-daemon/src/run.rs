@@ -30,12 +30,11 @@ use crate::{
     },
 };
 
-/// How long the end of the daemon may take,
+/// How long the end of the daemon may take.
 const END: Duration = Duration::from_secs(10);
-/// and how much of it the runs may have.
-const SETTLING: Duration = Duration::from_secs(8);
-/// How long a client that shut the daemon down may stay connected to it.
-const AFTER_SHUTDOWN: Duration = Duration::from_secs(10);
+/// How long a client whose shutdown was carried out may stay connected. One that hangs costs that,
+/// and a second more for what it does not read.
+const AFTER_SHUTDOWN: Duration = Duration::from_secs(1);
 
 /// Why the daemon could not start.
 #[derive(Debug, thiserror::Error)]
@@ -72,7 +71,7 @@ enum End {
     Stdio(Ending),
     /// The process that `initialize` named is gone.
     ParentGone,
-    /// A client's `shutdown` was carried out, and the client has left.
+    /// A client's `shutdown` was accepted, and the client has left or been answered.
     Asked,
     /// The system asked.
     Signal(&'static str),
@@ -113,12 +112,11 @@ pub async fn run(
         Connection::new(server.clone(), reader, writer, Transport::Stdio).with_hangup(hangup)
     });
 
-    let has_parent = parent.is_some();
     let end = tokio::select! {
         ending = serve(parent.as_mut()) => End::Stdio(ending),
         name = signals.next() => End::Signal(name),
         () = parent_gone(&daemon) => End::ParentGone,
-        () = asked(&daemon, &server, has_parent) => End::Asked,
+        () = asked(&daemon, &server) => End::Asked,
     };
     tracing::info!(?end, "ending");
     if let End::Stdio(Ending::Unreadable(problem)) = &end {
@@ -182,15 +180,12 @@ async fn parent_gone(daemon: &Daemon) {
     parent::gone(daemon.parent().await).await;
 }
 
-/// Completes when a client on a socket has shut the daemon down and gone. The parent's own
-/// connection tells by itself.
-async fn asked(daemon: &Daemon, server: &Server, has_parent: bool) {
+/// Completes when a client that shut the daemon down has gone, or was on a socket and does not go.
+/// A parent that stays has something in mind.
+async fn asked(daemon: &Daemon, server: &Server) {
     let overdue = async {
         daemon.reached(Stage::Settled).await;
-        match has_parent {
-            true => std::future::pending().await,
-            false => sleep(AFTER_SHUTDOWN).await,
-        }
+        sleep(AFTER_SHUTDOWN).await;
     };
     tokio::select! {
         () = server.left_after_shutdown() => {}
@@ -201,9 +196,7 @@ async fn asked(daemon: &Daemon, server: &Server, has_parent: bool) {
 /// Lets the runs settle, says the last words and closes the connections.
 async fn wind_down(daemon: &Daemon, server: &Server, parent: Option<Parent>, end: End) {
     let settle = async {
-        if timeout(SETTLING, daemon.shut_down()).await.is_err() {
-            tracing::warn!("a run did not settle in time");
-        }
+        daemon.shut_down().await;
         daemon.say_goodbye(end.reason());
         server.stop();
     };

@@ -82,7 +82,7 @@ pub struct Server {
     places: Arc<Semaphore>,
     /// Fires when connections are to end.
     pub(crate) stop: CancellationToken,
-    /// Fires when a peer that shut the daemon down has gone.
+    /// Fires when a peer whose `shutdown` was accepted has gone.
     left: CancellationToken,
     opened: AtomicU64,
     open: AtomicUsize,
@@ -126,7 +126,7 @@ impl Server {
         self.stop.is_cancelled()
     }
 
-    /// Completes when a peer whose `shutdown` succeeded has said `exit` or gone otherwise.
+    /// Completes when a peer whose `shutdown` was accepted has said `exit` or gone otherwise.
     pub async fn left_after_shutdown(&self) {
         self.left.cancelled().await;
     }

@@ -26,6 +26,7 @@ mod peers;
 mod process_arguments;
 mod process_client;
 mod process_harmless;
+mod process_life;
 mod process_model;
 mod process_network;
 mod process_secrets;

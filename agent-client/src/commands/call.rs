@@ -1,9 +1,8 @@
-//! `call`, for whatever has no command of its own, and `shutdown`.
+//! `call`, for whatever has no command of its own.
 
-use agent_daemon::protocol::{Method, Shutdown, ShutdownParams, ShutdownScope};
 use serde_json::{Map, Value, value::RawValue};
 
-use super::{Context, line, remark, stdin};
+use super::{Context, line, stdin};
 use crate::exit::{Exit, Failure};
 
 /// The methods that bring something into one session, which they make on first use.
@@ -53,20 +52,6 @@ pub(super) async fn call(
     let result: Box<RawValue> = client.call_json(&method, &params).await?;
     line(result.get())?;
     Ok(Exit::Done)
-}
-
-pub(super) async fn shutdown(context: &Context) -> Result<Exit, Failure> {
-    let client = match context.connector.connect().await {
-        Err(error) if error.is_absence() => {
-            remark("no daemon is running");
-            return Ok(Exit::Done);
-        }
-        client => client?,
-    };
-    let scope = Some(ShutdownScope::Daemon);
-    let params = ShutdownParams { scope, ..ShutdownParams::default() };
-    let pid = client.server().server_info.pid;
-    context.tell(&client, Shutdown::NAME, &params, |()| format!("daemon {pid} has ended")).await
 }
 
 fn object(text: &str) -> Result<Map<String, Value>, Failure> {

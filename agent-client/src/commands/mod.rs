@@ -30,6 +30,7 @@ mod interrupts;
 mod prompt;
 mod queue;
 mod sessions;
+mod shutdown;
 pub(crate) mod state;
 mod stdin;
 mod wait;
@@ -110,7 +111,7 @@ impl Context {
             Command::Config { settings } => config::config(self, settings).await,
             Command::Reset => config::reset(self).await,
             Command::Call { method, params } => call::call(self, method, params).await,
-            Command::Shutdown => call::shutdown(self).await,
+            Command::Shutdown => shutdown::shutdown(self).await,
         }
     }
 

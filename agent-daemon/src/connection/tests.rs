@@ -88,7 +88,8 @@ fn methods(context: Arc<Context>) -> RpcModule<Context> {
         )
         .unwrap();
     module
-        .register_async_method::<Result, _, _>("shutdown", |_, context, _| async move {
+        .register_async_method::<Result, _, _>("shutdown", |_, context, extensions| async move {
+            extensions.get::<Arc<Caller>>().unwrap().note_shutdown();
             context.gate.notified().await;
             Ok(Value::Null)
         })

@@ -94,9 +94,17 @@ async fn shutdown(
         return Err(RpcError::invalid_param("scope", problem));
     }
     tracing::info!("a client asked for the daemon's end");
-    daemon.shut_down().await;
-    daemon.has_shut_down();
-    Ok(())
+    caller.note_shutdown();
+    daemon.close();
+    // In a task of its own: whoever asked may go away, and a daemon that takes no work and does
+    // not end is of no use to anybody.
+    let ending = tokio::spawn(async move {
+        daemon.shut_down().await;
+        if !is_ours {
+            daemon.has_shut_down();
+        }
+    });
+    ending.await.map_err(|error| RpcError::InternalError { problem: error.to_string() })
 }
 
 fn prompt(call: Call<'_>, params: PromptParams) -> Answer<Prompt> {
