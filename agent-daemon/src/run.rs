@@ -20,7 +20,7 @@ use crate::{
     daemon::{Daemon, Stage},
     descriptors::{self, raise_limit},
     methods,
-    model::{ModelCatalog, ModelUnavailable},
+    model::ModelCatalog,
     parent,
     server::{Limits, Server},
     sessions::Blueprint,
@@ -39,9 +39,6 @@ const AFTER_SHUTDOWN: Duration = Duration::from_secs(1);
 /// Why the daemon could not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// The model of new sessions cannot be used.
-    #[error("{0}. Choose another with --model or `model` in the configuration file.")]
-    Model(ModelUnavailable),
     /// The token's file cannot be used.
     #[error(transparent)]
     Token(#[from] TokenError),
@@ -90,7 +87,13 @@ pub async fn run(
     let catalog = ModelCatalog::new(configuration.providers.clone(), variable)
         .with_idle_timeout(Duration::from_millis(configuration.limits.model_idle_timeout_ms));
     let name = configuration.model.clone().unwrap_or_else(|| catalog.default_model());
-    let model = catalog.get(&name).map_err(StartError::Model)?;
+    let model = catalog.get(&name);
+    if let Err(unavailable) = &model {
+        configuration.log.announce(&format!(
+            "{unavailable}. Prompts are refused until another is chosen: with --model, `model` in \
+             the configuration file, or setConfig."
+        ));
+    }
     // The token first: whoever is told the address may look for it at once.
     let token = token(&configuration)?;
     let listeners = listen(&configuration).await?;

@@ -10,7 +10,7 @@ use std::{
 };
 
 use agent_core::{
-    Accepted, Agent, AgentOptions, Event, EventKind, Input, Intent, SettingsChange, Tool,
+    Accepted, Agent, AgentOptions, Event, EventKind, Input, Intent, NoRun, SettingsChange, Tool,
 };
 
 use crate::{
@@ -34,6 +34,8 @@ pub struct Session {
     pub log: Arc<EventLog>,
     /// All tools that it may have; the agent may have been given fewer.
     tools: Vec<Arc<dyn Tool>>,
+    /// The model that it was made with, if that cannot be used.
+    unavailable: Option<ModelUnavailable>,
     intake: Mutex<Intake>,
 }
 
@@ -72,13 +74,26 @@ impl Session {
             std::future::ready(Ok(()))
         });
         let intake = Mutex::new(Intake { closed: None, answers: Idempotency::default(), prompt });
-        Session { id, cwd, agent, log, tools, intake }
+        Session { id, cwd, agent, log, tools, unavailable: None, intake }
+    }
+
+    /// The same with the reason why its model cannot be used, if there is one.
+    pub(crate) fn without_model(self, unavailable: Option<&ModelUnavailable>) -> Self {
+        Session { unavailable: unavailable.cloned(), ..self }
+    }
+
+    /// Why the session's model cannot be used, until it has another. It is never given one of those.
+    pub(crate) fn unavailable(&self) -> Option<&ModelUnavailable> {
+        let unavailable = self.unavailable.as_ref()?;
+        let current = &self.agent.snapshot().state.config.model;
+        (*current == unavailable.model).then_some(unavailable)
     }
 
     /// Takes a message in, unless the same call was made before (3.3).
     ///
     /// # Errors
-    /// What the agent refused it with; the session is closed; the id stands for something else.
+    /// What the agent refused it with; the session is closed; the id stands for something else; it
+    /// would ask a model that cannot be used.
     pub(crate) fn submit(
         &self,
         method: &'static str,
@@ -91,6 +106,9 @@ impl Session {
         let content = input.content.clone();
         let Intake { answers, prompt, .. } = &mut *intake;
         answers.once(id, method, &content, || {
+            if would_start(intent) {
+                self.check_model()?;
+            }
             self.renew(prompt);
             let Accepted { disposition, run_id, message_id, position, seq, .. } =
                 self.agent.submit(input, intent)?;
@@ -103,9 +121,11 @@ impl Session {
     /// Runs again without a new message.
     ///
     /// # Errors
-    /// What the agent refused it with; the session is closed.
+    /// What the agent refused it with; the session is closed; the model cannot be used.
     pub(crate) fn continue_run(&self) -> Result<ContinueResult, RpcError> {
-        self.renew(&mut self.intake()?.prompt);
+        let mut intake = self.intake()?;
+        self.check_model()?;
+        self.renew(&mut intake.prompt);
         let run = self.agent.continue_run()?;
         Ok(ContinueResult { run_id: run.run_id(), seq: run.seq() })
     }
@@ -175,6 +195,10 @@ impl Session {
         Ok(change)
     }
 
+    fn check_model(&self) -> Result<(), RpcError> {
+        self.unavailable().map_or(Ok(()), |unavailable| Err(unavailable.clone().into()))
+    }
+
     fn intake(&self) -> Result<MutexGuard<'_, Intake>, RpcError> {
         let intake = self.lock();
         match &intake.closed {
@@ -186,6 +210,16 @@ impl Session {
     fn lock(&self) -> MutexGuard<'_, Intake> {
         // A panic in between has at worst not remembered an answer.
         self.intake.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Whether the input starts a run where none is active; and with a model that cannot be used none is.
+fn would_start(intent: Intent) -> bool {
+    match intent {
+        Intent::Prompt { .. } => true,
+        Intent::Queue { expected_run_id, when_idle, .. } => {
+            expected_run_id.is_none() && when_idle == Some(NoRun::Prompt)
+        }
     }
 }
 

@@ -16,7 +16,7 @@ use crate::{
     config::{Configuration, LimitsTable},
     error::RpcError,
     instructions::SystemPrompt,
-    model::ModelCatalog,
+    model::{ModelCatalog, ModelUnavailable},
     protocol::{
         CreateSessionParams, CreateSessionResult, DEFAULT_SESSION, SessionSummary, SetConfigParams,
     },
@@ -40,8 +40,9 @@ pub struct Sessions {
 pub struct Blueprint {
     /// All models.
     pub catalog: Arc<ModelCatalog>,
-    /// The model of a session that asks for none.
-    pub model: Arc<dyn Model>,
+    /// The model of a session that asks for none, or why it cannot be used. Such a session is there
+    /// all the same; what would ask its model is refused.
+    pub model: Result<Arc<dyn Model>, ModelUnavailable>,
     /// The tools of every session, in place of the built-in ones.
     pub tools: Option<Vec<Arc<dyn Tool>>>,
     /// Everything else.
@@ -65,7 +66,8 @@ impl Sessions {
         let tools = blueprint.tools_in(&cwd);
         let (options, prompt) = blueprint.options(&cwd, tools.clone(), SettingsChange::default());
         let id = DEFAULT_SESSION.into();
-        let main = Session::new(id, instance_id.clone(), cwd, options, prompt, tools);
+        let main = Session::new(id, instance_id.clone(), cwd, options, prompt, tools)
+            .without_model(blueprint.model.as_ref().err());
         let table = Table {
             sessions: vec![Arc::new(main)],
             closed_ids: HashSet::new(),
@@ -129,6 +131,10 @@ impl Sessions {
         let tools = self.blueprint.tools_in(&cwd);
         let settings = SetConfigParams::from(params.clone());
         let change = resolve(&settings, self.catalog(), &tools)?;
+        let unavailable = match &change.model {
+            Some(_) => None,
+            None => self.blueprint.model.as_ref().err(),
+        };
         let (options, prompt) = self.blueprint.options(&cwd, tools.clone(), change);
 
         let mut table = self.lock();
@@ -153,7 +159,8 @@ impl Sessions {
             return Err(RpcError::TooManySessions { limit });
         }
         let instance_id = table.instance_of(&id, &self.instance_id);
-        let session = Session::new(id.clone(), instance_id, cwd, options, prompt, tools);
+        let session = Session::new(id.clone(), instance_id, cwd, options, prompt, tools)
+            .without_model(unavailable);
         tracing::info!(session = %id, cwd = %session.cwd.display(), "session created");
         table.sessions.push(Arc::new(session));
         Ok(CreateSessionResult { session_id: id.to_string(), created: true })
@@ -205,11 +212,15 @@ impl Blueprint {
     ) -> (AgentOptions, SystemPrompt) {
         let Configuration { session, limits, retry, tools: policy, .. } = &self.configuration;
         let tools = asked.tools.unwrap_or(tools);
+        let ours = || match &self.model {
+            Ok(model) => model.clone(),
+            Err(unavailable) => Arc::new(unavailable.clone()),
+        };
         let names: Vec<&str> = tools.iter().map(|tool| tool.spec().name.as_str()).collect();
         let prompt =
             SystemPrompt::new(cwd, asked.system_prompt.or_else(|| session.system_prompt.clone()));
         let options = AgentOptions {
-            model: asked.model.unwrap_or_else(|| self.model.clone()),
+            model: asked.model.unwrap_or_else(ours),
             system_prompt: prompt.text(&names).into(),
             tools,
             hooks: None,

@@ -133,3 +133,53 @@ fn shutdown_over_tcp_returns_when_nobody_listens_any_more() {
     }
     assert_eq!(daemon.exit().code(), Some(0));
 }
+
+#[test]
+fn a_daemon_whose_model_cannot_be_used_starts_and_refuses_prompts() {
+    let home = Home::new();
+    home.configure("model = \"openai/gpt-5\"\n");
+    let mut daemon = home.stdio_daemon(&[]);
+    let mut peer = daemon.peer();
+    let list = peer.call("listModels", json!({}));
+    assert_eq!(
+        (&list["current"], &list["models"][0]["id"]),
+        (&json!("openai/gpt-5"), &list["current"])
+    );
+    let reason = list["models"][0]["reason"].as_str().unwrap();
+    assert!(reason.contains("OPENAI_API_KEY"), "{reason}");
+    assert!(daemon.said().contains("openai/gpt-5"), "{}", daemon.said());
+
+    let refused = "1012 modelUnavailable";
+    let input = json!({ "input": "run echo hello" });
+    assert_eq!(peer.refused("prompt", input.clone()), refused);
+    assert_eq!(peer.refused("continue", json!({})), refused);
+    for method in ["steer", "followUp"] {
+        let prompt = json!({ "input": "x", "whenIdle": "prompt" });
+        assert_eq!(peer.refused(method, prompt), refused, "{method}");
+        assert_eq!(peer.refused(method, json!({ "input": "x" })), "1002 notRunning", "{method}");
+    }
+    assert_eq!(peer.refused("setConfig", json!({ "model": "openai/gpt-5" })), refused);
+    peer.call("createSession", json!({ "sessionId": "without" }));
+    let there = json!({ "input": "x", "sessionId": "without" });
+    assert_eq!(peer.refused("prompt", there), refused);
+    peer.call("createSession", json!({ "sessionId": "with", "model": "offline/demo" }));
+    peer.call("prompt", json!({ "input": "run echo hello", "sessionId": "with" }));
+
+    // With another model it works, and what was held meanwhile goes first.
+    peer.call("steer", json!({ "input": "run echo held", "whenIdle": "hold" }));
+    peer.subscribe();
+    peer.call("setConfig", json!({ "model": "offline/demo" }));
+    peer.call("prompt", input);
+    assert_eq!(peer.frame("run_end")["reason"], "stop");
+    assert_eq!(peer.call("listModels", json!({}))["models"][0]["id"], "offline/demo");
+}
+
+#[test]
+fn a_client_says_why_the_model_of_the_daemon_that_it_started_cannot_be_used() {
+    let home = Home::new();
+    home.configure("model = \"openai/gpt-5\"\n");
+    let (status, text) = said(&mut home.client_command(&["prompt", "hello"]));
+    assert_eq!(status, Some(1), "{text}");
+    assert!(text.contains("openai/gpt-5") && text.contains("OPENAI_API_KEY"), "{text}");
+    home.shut_down();
+}

@@ -191,7 +191,7 @@ fn blueprint() -> Blueprint {
     });
     let tools = Some(Vec::new());
     let (catalog, model) = (catalog.clone(), model.clone());
-    Blueprint { catalog, model, tools, configuration: configuration.clone() }
+    Blueprint { catalog, model: Ok(model), tools, configuration: configuration.clone() }
 }
 
 /// The answers that bytes ask for.

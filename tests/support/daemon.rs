@@ -57,8 +57,12 @@ impl InMemory {
         let catalog = ModelCatalog::new(configuration.providers.clone(), &|name| {
             (name == "KEY_OF_TESTS").then(|| "sk-secret-of-tests".to_owned())
         });
-        let blueprint =
-            Blueprint { catalog: Arc::new(catalog), model: Arc::new(model), tools, configuration };
+        let blueprint = Blueprint {
+            catalog: Arc::new(catalog),
+            model: Ok(Arc::new(model)),
+            tools,
+            configuration,
+        };
         let daemon = Arc::new(Daemon::new(blueprint));
         let server = Server::new(methods::table(daemon.clone()), Limits::default(), None);
         InMemory { daemon, server, directory }

@@ -238,8 +238,15 @@ fn set_config(call: Call<'_>, params: SetConfigParams) -> Answer<SetConfig> {
 }
 
 fn list_models(call: Call<'_>, params: SessionParams) -> Answer<ListModels> {
-    let current = call.session(&params.session_id)?.agent.snapshot().state.config.model.clone();
-    Ok(ListModelsResult { models: call.daemon.sessions.catalog().list(), current })
+    let session = call.session(&params.session_id)?;
+    let current = session.agent.snapshot().state.config.model.clone();
+    let mut models = call.daemon.sessions.catalog().list();
+    if let Some(unavailable) = session.unavailable()
+        && models.iter().all(|model| model.id != current)
+    {
+        models.insert(0, unavailable.describe());
+    }
+    Ok(ListModelsResult { models, current })
 }
 
 fn reset(call: Call<'_>, params: SessionParams) -> Answer<Reset> {

@@ -10,7 +10,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use agent_core::Model;
 
 use super::{
-    Api, ModelConfig, ProviderConfig,
+    Api, ModelConfig, ModelUnavailable, ProviderConfig,
     abilities::presumed,
     http::Http,
     offline::{self, OfflineModel},
@@ -33,16 +33,6 @@ struct Entry {
     is_implicit: bool,
     /// The provider, or why it cannot be asked.
     provider: Result<Arc<Provider>, String>,
-}
-
-/// A model that cannot be used (error 1012).
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the model {model} is not available: {reason}")]
-pub struct ModelUnavailable {
-    /// The name that was asked for.
-    pub model: String,
-    /// Why, and what to do.
-    pub reason: String,
 }
 
 /// How long a connection may be silent unless told otherwise. A local server may read a long

@@ -31,6 +31,7 @@ mod retry_after;
 mod secret;
 mod shape;
 mod sse;
+mod unavailable;
 
 #[cfg(test)]
 mod body_tests;
@@ -49,5 +50,6 @@ mod test_requests;
 #[cfg(test)]
 mod test_transcripts;
 
-pub use catalog::{ModelCatalog, ModelUnavailable};
+pub use catalog::ModelCatalog;
 pub use provider::{Api, ModelConfig, ProviderConfig};
+pub use unavailable::ModelUnavailable;

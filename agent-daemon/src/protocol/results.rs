@@ -181,7 +181,7 @@ pub struct GetMessagesResult {
 /// What `listModels` gives.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ListModelsResult {
-    /// All models that are configured.
+    /// All models that are configured; before them the session's own, where it is none of them.
     pub models: Vec<ModelDescription>,
     /// The session's model, as `PROVIDER/ID`.
     pub current: String,
@@ -196,7 +196,7 @@ pub struct ModelDescription {
     /// The provider's name.
     pub provider: String,
     /// The wire format that it speaks, as the configuration names it; `offline` for the built-in
-    /// model, which is on no wire.
+    /// model, which is on no wire, and `unknown` for one that is not configured.
     pub api: String,
     /// How many tokens fit, where that is configured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
