@@ -8,8 +8,9 @@ use std::{future::Future, io, pin::Pin, sync::Arc, time::Duration};
 
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
-    time::timeout,
+    time::{sleep, timeout},
 };
+use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
 use crate::{
@@ -29,7 +30,7 @@ use crate::{
 const LAST_WRITE: Duration = Duration::from_secs(2);
 /// How long calls may still wait when the server stops,
 const LAST_WAIT: Duration = Duration::from_secs(1);
-/// and how long the peer may take nothing. One that goes on reading, however slowly, loses nothing.
+/// and how long a peer on a socket may take nothing. One that goes on reading loses nothing.
 const LAST_STALL: Duration = Duration::from_secs(1);
 
 /// Why a connection ended.
@@ -96,7 +97,11 @@ struct Output<W> {
     batch: Batch,
     /// How much of the batch is written.
     written: usize,
+    /// How long the peer may take nothing,
     stall: Duration,
+    /// and what makes that short. Not on stdio: whoever reads our pipe is the rest of a command
+    /// line, and may be slow on purpose.
+    stop: Option<CancellationToken>,
 }
 
 /// Serves one connection to its end.
@@ -131,10 +136,11 @@ where
         };
         let span = tracing::info_span!("connection", id = caller.connection(), %transport);
         let stall = server.limits.stall;
+        let stop = (transport != Transport::Stdio).then(|| server.stop.clone());
         Connection {
             calls: Calls::new(caller.clone()),
             input: Input { reader, decoder },
-            output: Output { writer, batch: Batch::default(), written: 0, stall },
+            output: Output { writer, batch: Batch::default(), written: 0, stall, stop },
             hangup: Box::pin(std::future::pending()),
             late_hangup: Box::pin(std::future::pending()),
             seat: None,
@@ -190,10 +196,6 @@ where
         };
         if !matches!(ending, Ending::Stopped) {
             return ending;
-        }
-        // Whoever reads a pipe of ours is the rest of a command line, and may be slow on purpose.
-        if caller.transport() != Transport::Stdio {
-            output.stall = output.stall.min(LAST_STALL);
         }
         tokio::select! {
             _ = timeout(LAST_WAIT, calls.settled()) => {}
@@ -373,8 +375,8 @@ impl<W: AsyncWrite + Unpin> Output<W> {
         while self.written < self.batch.bytes.len() {
             let rest = &self.batch.bytes[self.written..];
             // Each piece that the peer takes gives it all the time again (4.6).
-            let taken = timeout(self.stall, self.writer.write(rest)).await;
-            match taken.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?? {
+            let stalled = stalled(self.stall, self.stop.as_ref());
+            match before(stalled, self.writer.write(rest)).await? {
                 0 => return Err(io::ErrorKind::WriteZero.into()),
                 taken => self.written += taken,
             }
@@ -382,11 +384,36 @@ impl<W: AsyncWrite + Unpin> Output<W> {
         if self.written > 0 {
             self.written = 0;
             outbox.written(&mut self.batch);
-            timeout(self.stall, self.writer.flush())
-                .await
-                .map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
+            let stalled = stalled(self.stall, self.stop.as_ref());
+            before(stalled, self.writer.flush()).await?;
         }
         Ok(())
+    }
+}
+
+/// Completes when a peer that takes nothing has had its time.
+async fn stalled(stall: Duration, stop: Option<&CancellationToken>) {
+    let last_stall = async {
+        match stop {
+            Some(stop) => stop.cancelled().await,
+            None => std::future::pending().await,
+        }
+        sleep(LAST_STALL).await;
+    };
+    tokio::select! {
+        () = sleep(stall) => {}
+        () = last_stall => {}
+    }
+}
+
+async fn before<T>(
+    deadline: impl Future<Output = ()>,
+    work: impl Future<Output = io::Result<T>>,
+) -> io::Result<T> {
+    tokio::select! {
+        biased;
+        done = work => done,
+        () = deadline => Err(io::ErrorKind::TimedOut.into()),
     }
 }
 
