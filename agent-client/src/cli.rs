@@ -56,13 +56,17 @@ fn complain(failure: &Failure, json: bool) -> Exit {
         }
         _ => remark(&format!("agent-client: {failure}")),
     }
+    if failure.is_about_model() && !json {
+        remark(
+            "The daemon reads its configuration and its keys when it starts; \
+             `agent-client shutdown` ends it.",
+        );
+    }
     failure.exit()
 }
 
-/// Goes on as the daemon, in a session of its own, so that no terminal takes it along.
+/// Goes on as the daemon.
 fn daemon() -> ExitCode {
-    // Fails for the leader of a process group only, which whoever started us by hand wanted.
-    let _ = rustix::process::setsid();
     let arguments = std::env::args_os().skip(2);
-    agent_daemon::cli::cli_main(std::iter::once("agent-daemon".into()).chain(arguments))
+    agent_daemon::cli::background_main(std::iter::once("agent-daemon".into()).chain(arguments))
 }

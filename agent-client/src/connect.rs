@@ -14,7 +14,7 @@ use std::{
 };
 
 use agent_daemon::{
-    paths::{Directories, NoHome},
+    paths::{Directories, NoRuntime},
     transport::{PlaceError, Token, TokenError, check_directory},
 };
 use futures_util::{FutureExt, StreamExt, future::BoxFuture};
@@ -137,7 +137,7 @@ pub enum ConnectError {
     ChildEnded,
     /// Neither a default nor a name for a path.
     #[error(transparent)]
-    NoHome(#[from] NoHome),
+    NoRuntime(#[from] NoRuntime),
 }
 
 impl ConnectError {
@@ -160,9 +160,9 @@ impl Endpoint {
     /// The default socket.
     ///
     /// # Errors
-    /// The user has no home directory.
-    pub fn of_user() -> Result<Self, NoHome> {
-        Ok(Endpoint::Unix(Directories::of_user()?.socket()))
+    /// There is no safe place for it.
+    pub fn of_user() -> Result<Self, NoRuntime> {
+        Ok(Endpoint::Unix(Directories::of_user().socket()?))
     }
 
     /// As it may be named to the user.
@@ -279,7 +279,7 @@ impl Connector {
         let path = match &self.token_file {
             Some(path) => path.clone(),
             None => {
-                let path = Directories::of_user()?.token();
+                let path = Directories::of_user().token()?;
                 check_place(&path)?;
                 path
             }

@@ -99,6 +99,14 @@ impl Failure {
         matches!(self, Failure::Output(error) if error.kind() == io::ErrorKind::BrokenPipe)
     }
 
+    /// Whether the daemon has no use for the model that is meant.
+    pub fn is_about_model(&self) -> bool {
+        let (Failure::Call(error) | Failure::Mirror(MirrorError::Call(error))) = self else {
+            return false;
+        };
+        matches!(error.reason(), Some(RpcError::ModelUnavailable { .. }))
+    }
+
     /// The daemon's error object, where there is one.
     pub fn object(&self) -> Option<&jsonrpsee::types::ErrorObjectOwned> {
         match self {

@@ -5,7 +5,8 @@
 //! that is left.
 
 use std::{
-    fs::{self, DirBuilder, File, OpenOptions},
+    ffi::OsString,
+    fs::{DirBuilder, File, OpenOptions},
     io::{self, Read, Seek, SeekFrom},
     os::unix::fs::{DirBuilderExt, OpenOptionsExt},
     path::{Path, PathBuf},
@@ -14,7 +15,7 @@ use std::{
     time::Duration,
 };
 
-use agent_daemon::paths::{Directories, NoHome};
+use agent_daemon::{descriptors::keep_from_children, paths::Directories};
 use tokio::{
     process::{Child, Command},
     time::{Instant, sleep},
@@ -27,8 +28,6 @@ pub const DAEMON_ARGUMENT: &str = "__daemon";
 
 /// How long a daemon may take to listen.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// A log that has grown beyond this makes room for a new one.
-const MAX_LOG_BYTES: u64 = 8 << 20;
 /// How much of its last words a daemon that fails is quoted with.
 const QUOTED_BYTES: u64 = 2048;
 
@@ -64,9 +63,6 @@ pub enum StartError {
         /// Where to read more.
         log: String,
     },
-    /// There is nowhere for its log.
-    #[error(transparent)]
-    NoHome(#[from] NoHome),
 }
 
 /// Starts a daemon on a socket, and connects as soon as one listens there.
@@ -77,9 +73,7 @@ pub(crate) async fn start<F>(
 where
     F: Future<Output = Result<Arc<Client>, ConnectError>>,
 {
-    let path = Directories::of_user().map_err(StartError::from)?.log_file();
-    let mut log = Log::open(path.clone())
-        .map_err(|problem| StartError::Log { path: path.display().to_string(), problem })?;
+    let mut log = Log::of(socket)?;
     let mut daemon = spawn(socket, &log).map_err(StartError::Spawn)?;
     let deadline = Instant::now() + PATIENCE;
     let mut pause = Duration::from_millis(2);
@@ -105,13 +99,16 @@ where
     }
 }
 
-// The daemon is this very program, so that one binary is enough to begin with. Its environment and
-// its directory are ours.
+// The daemon is this very program, so that one binary is enough to begin with. Its environment is
+// ours, and so is the directory in which it begins: its default session works there. Nothing else of
+// ours goes along: the lock or the pipe of whoever started us would be held for as long as it runs.
 fn spawn(socket: &Path, log: &Log) -> io::Result<Child> {
-    let mut listen = std::ffi::OsString::from("unix:");
+    let mut listen = OsString::from("unix:");
     listen.push(socket);
+    keep_from_children();
     Command::new(std::env::current_exe()?)
         .args([DAEMON_ARGUMENT.as_ref(), "--listen".as_ref(), listen.as_os_str()])
+        .args(["--log-file".as_ref(), log.path.as_os_str()])
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(log.file.try_clone()?)
@@ -128,12 +125,23 @@ struct Log {
 }
 
 impl Log {
+    /// The log of this socket's daemon, in the first place that can be written to.
+    fn of(socket: &Path) -> Result<Self, StartError> {
+        let mut refused = None;
+        for path in Directories::of_user().log_files(socket) {
+            match Log::open(path.clone()) {
+                Ok(log) => return Ok(log),
+                Err(problem) => refused = refused.or(Some((path, problem))),
+            }
+        }
+        let nowhere = || (PathBuf::new(), io::ErrorKind::NotFound.into());
+        let (path, problem) = refused.unwrap_or_else(nowhere);
+        Err(StartError::Log { path: path.display().to_string(), problem })
+    }
+
     fn open(path: PathBuf) -> io::Result<Self> {
         if let Some(directory) = path.parent() {
             DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
-        }
-        if fs::metadata(&path).is_ok_and(|old| old.len() > MAX_LOG_BYTES) {
-            fs::rename(&path, path.with_extension("log.old"))?;
         }
         let file =
             OpenOptions::new().create(true).append(true).read(true).mode(0o600).open(&path)?;

@@ -3,12 +3,13 @@
 //! Owns: the arguments, the runtime and the exit status.
 //! Never: writes to stdout, but for what was asked for there: `schema`, `--help`, `--version`.
 
-use std::{ffi::OsString, io::Write, process::ExitCode, time::Duration};
+use std::{ffi::OsString, io::Write, path::PathBuf, process::ExitCode, time::Duration};
 
 use clap::{Parser, Subcommand};
 
 use crate::{
     config::{Configuration, Flags, Surroundings},
+    descriptors::keep_from_children,
     harmless::harmless,
     paths::Directories,
     run, schema,
@@ -36,6 +37,15 @@ enum Command {
     Schema,
 }
 
+/// Where the process stays while it serves.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Place {
+    /// Where it was started.
+    AsStarted,
+    /// In no session, and no directory that somebody may want to unmount.
+    Background,
+}
+
 /// Runs the daemon, or whatever else the arguments ask for. The first argument is the program.
 ///
 /// A program that carries the daemon inside calls this with arguments of its own choice; see also
@@ -45,9 +55,30 @@ where
     I: IntoIterator,
     I::Item: Into<OsString> + Clone,
 {
+    main_in(Place::AsStarted, arguments)
+}
+
+/// The same for a daemon that outlives whoever started it: in a session of its own, so that no
+/// terminal takes it along, and with `/` as its directory. Relative paths are those of the directory
+/// in which it was started.
+pub fn background_main<I>(arguments: I) -> ExitCode
+where
+    I: IntoIterator,
+    I::Item: Into<OsString> + Clone,
+{
+    // Fails for the leader of a process group only, which whoever started us by hand wanted.
+    let _ = rustix::process::setsid();
+    main_in(Place::Background, arguments)
+}
+
+fn main_in<I>(place: Place, arguments: I) -> ExitCode
+where
+    I: IntoIterator,
+    I::Item: Into<OsString> + Clone,
+{
     match Cli::try_parse_from(arguments) {
         Ok(Cli { command: Some(Command::Schema), .. }) => print_schema(),
-        Ok(Cli { flags, command: None }) => start(flags),
+        Ok(Cli { flags, command: None }) => start(flags, place),
         Err(error) => {
             // Nobody is left to tell when this fails.
             let _ = match error.use_stderr() {
@@ -77,11 +108,14 @@ fn hide_memory() {
     let _ = rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable);
 }
 
-fn start(flags: Flags) -> ExitCode {
+fn start(flags: Flags, place: Place) -> ExitCode {
     hide_memory();
+    keep_from_children();
     let variable = |name: &str| std::env::var(name).ok();
     let current_dir = match std::env::current_dir() {
         Ok(directory) => directory,
+        // It has been removed; we are about to leave it.
+        Err(_) if place == Place::Background => PathBuf::from("/"),
         Err(error) => return refuse(&format!("the current directory is not usable: {error}")),
     };
     let directories = Directories::of_user();
@@ -90,7 +124,15 @@ fn start(flags: Flags) -> ExitCode {
         Ok(configuration) => configuration,
         Err(error) => return refuse(&error.to_string()),
     };
-    let _log = configuration.log.start();
+    if place == Place::Background
+        && let Err(error) = std::env::set_current_dir("/")
+    {
+        return refuse(&format!("cannot go to /: {error}"));
+    }
+    let _log = match configuration.log.start() {
+        Ok(log) => log,
+        Err(error) => return refuse(&error),
+    };
     // Runs wait for models and tools, so a few threads serve many; one more than one, so that code
     // that does not yield holds up nobody's answers.
     let threads = std::thread::available_parallelism().map_or(2, |cores| cores.get().clamp(2, 4));

@@ -1,8 +1,10 @@
-//! How many descriptors this process may have open.
+//! How many descriptors this process may have open, and which of them go on to others.
 //!
 //! Owns: the limit that we were started with. The daemon raises its own, so that connections cannot
 //! use up what tools and models need; commands get the first one back, since programs that `select`
-//! break on higher numbers.
+//! break on higher numbers. Also what we were started with besides stdin, stdout and stderr: a lock
+//! or a pipe of somebody's must not stay open for as long as a command of ours runs.
+//! Never: closes anything.
 
 use std::sync::OnceLock;
 
@@ -12,6 +14,12 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 const WANTED: u64 = 16_384;
 
 static BEFORE: OnceLock<u64> = OnceLock::new();
+
+/// Keeps all that is open, but for stdin, stdout and stderr, from the processes that we start. What
+/// Rust opens is never theirs anyway, so this is about what we were started with.
+pub fn keep_from_children() {
+    close_fds::set_fds_cloexec_threadsafe(3, &[]);
+}
 
 /// Raises the limit as far as the system lets us, once.
 pub(crate) fn raise_limit() {

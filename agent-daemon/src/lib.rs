@@ -9,7 +9,7 @@ pub mod codec;
 pub mod config;
 pub mod connection;
 pub mod daemon;
-mod descriptors;
+pub mod descriptors;
 pub mod entry;
 pub mod error;
 pub mod fanout;

@@ -1,11 +1,13 @@
-//! The log, on stderr.
+//! The log, on stderr or in a file that takes stderr's place.
 //!
 //! Owns: its level, its shape and the thread that writes it.
-//! Never: lets a name or a message through that a terminal would obey; makes the daemon wait for whoever should read stderr; what does not fit is counted and
+//! Never: lets a name or a message through that a terminal would obey, or makes the daemon wait for
+//! whoever should read stderr; what does not fit is counted and
 //! dropped. Never stdout, which is the protocol's.
 
 use std::{
     io::{self, IsTerminal, Write},
+    path::PathBuf,
     sync::{
         Arc, Mutex,
         atomic::{AtomicU64, Ordering},
@@ -17,12 +19,16 @@ use std::{
 use clap::ValueEnum;
 use tracing_subscriber::{EnvFilter, fmt::MakeWriter};
 
-use self::harmless_lines::{HarmlessJson, harmless_fields};
+use self::{
+    file::LogFile,
+    harmless_lines::{HarmlessJson, harmless_fields},
+};
 use crate::harmless::{harmless, harmless_json};
 
+mod file;
 mod harmless_lines;
 
-/// How many lines may wait for stderr.
+/// How many lines may wait to be written.
 const WAITING_LINES: usize = 1_024;
 
 /// How long the end of the process waits for the last lines.
@@ -44,6 +50,7 @@ pub struct LogSettings {
     // Invariant: `EnvFilter` takes it.
     filter: String,
     format: LogFormat,
+    file: Option<PathBuf>,
 }
 
 impl LogSettings {
@@ -54,7 +61,7 @@ impl LogSettings {
     pub fn new(level: &str, format: LogFormat) -> Result<Self, String> {
         let level = level.trim();
         if ["off", "error", "warn", "info", "debug", "trace"].contains(&level) {
-            return Ok(LogSettings { filter: of_ours(level), format });
+            return Ok(LogSettings { filter: of_ours(level), format, file: None });
         }
         if !level.contains('=') || EnvFilter::builder().parse(level).is_err() {
             return Err(format!(
@@ -62,7 +69,12 @@ impl LogSettings {
                  such as agent_daemon=debug,agent_core=trace"
             ));
         }
-        Ok(LogSettings { filter: level.to_owned(), format })
+        Ok(LogSettings { filter: level.to_owned(), format, file: None })
+    }
+
+    /// The same in this file in place of stderr, if one is given.
+    pub fn with_file(self, file: Option<PathBuf>) -> Self {
+        LogSettings { file, ..self }
     }
 
     /// Says something that the log's level must not hide, such as an address.
@@ -79,9 +91,19 @@ impl LogSettings {
     }
 
     /// Starts the log of this process. The first call counts; a program that embeds the daemon may
-    /// have a log of its own.
-    pub fn start(&self) -> LogGuard {
-        let (writer, guard) = LogWriter::start();
+    /// have a log of its own. With a file, stderr is that file from now on.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn start(&self) -> Result<LogGuard, String> {
+        let out: Box<dyn Write + Send> = match &self.file {
+            None => Box::new(io::stderr()),
+            Some(path) => {
+                let file = LogFile::in_place_of_stderr(path.clone());
+                Box::new(file.map_err(|error| format!("--log-file {}: {error}", path.display()))?)
+            }
+        };
+        let (writer, guard) = LogWriter::start(out);
         let filter = EnvFilter::new(&self.filter);
         let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(writer);
         let started = match self.format {
@@ -93,7 +115,7 @@ impl LogSettings {
         };
         // Not an error: whoever embeds us sees our events in its own log.
         drop(started);
-        guard
+        Ok(guard)
     }
 }
 
@@ -132,7 +154,7 @@ struct LogWriter {
 }
 
 impl LogWriter {
-    fn start() -> (Self, LogGuard) {
+    fn start(mut out: Box<dyn Write + Send>) -> (Self, LogGuard) {
         let (lines, waiting) = mpsc::sync_channel::<Vec<u8>>(WAITING_LINES);
         let (done, written) = mpsc::sync_channel(1);
         let lines = Arc::new(Mutex::new(Some(lines)));
@@ -141,14 +163,14 @@ impl LogWriter {
         std::thread::Builder::new()
             .name("log".to_owned())
             .spawn(move || {
-                let mut stderr = io::stderr();
                 while let Ok(line) = waiting.recv() {
-                    // stderr may be gone; then there is nobody to tell.
-                    let _ = stderr.write_all(&line);
+                    // stderr may be gone, or the disk full; then there is nobody to tell.
+                    let _ = out.write_all(&line);
                     let lost = dropped.swap(0, Ordering::Relaxed);
                     if lost > 0 {
-                        let _ =
-                            writeln!(stderr, "{lost} lines of log were dropped: stderr is slow");
+                        let _ = out.write_all(
+                            format!("{lost} lines of log were dropped: it is slow\n").as_bytes(),
+                        );
                     }
                 }
                 let _ = done.send(());

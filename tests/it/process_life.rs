@@ -1,14 +1,17 @@
 //! How a daemon begins and ends: whoever leaves, hangs or started it (wire protocol, 2).
 
 use std::{
-    io::Write,
-    os::unix::net::UnixStream,
+    fs::{self, Permissions},
+    io::{BufRead, BufReader, Write},
+    os::unix::{fs::PermissionsExt, net::UnixStream},
+    path::{Path, PathBuf},
     process::Command,
     time::{Duration, Instant},
 };
 
+use rustix::process::Pid;
 use serde_json::json;
-use support::process::{Home, Peer, binary, finished};
+use support::process::{Daemon, Home, Peer, binary, eventually, finished, needed, program};
 
 /// A command that takes half a second to end, since it has to be killed.
 const STUBBORN: &str = "run trap '' TERM; sleep 1201";
@@ -29,11 +32,16 @@ fn an_accepted_shutdown_completes_though_its_caller_leaves() {
     let home = Home::new();
     let mut daemon = home.daemon();
     begin_stubborn(&home);
-    let mut caller = home.connect();
-    caller.send("shutdown", json!({ "scope": "daemon" }));
+    // Not a peer, whose reading thread would keep the connection.
+    let mut caller = UnixStream::connect(home.socket()).unwrap();
+    let call =
+        json!({ "jsonrpc": "2.0", "id": 1, "method": "shutdown", "params": { "scope": "daemon" } });
+    let health = json!({ "jsonrpc": "2.0", "id": 2, "method": "health" });
+    writeln!(caller, "{call}\n{health}").unwrap();
     // Only once it was accepted.
-    assert_eq!(caller.call("health", json!({}))["status"], "shuttingDown");
-    drop(caller);
+    let mut answer = String::new();
+    BufReader::new(caller).read_line(&mut answer).unwrap();
+    assert!(answer.contains("shuttingDown"), "{answer}");
     assert_eq!(daemon.exit().code(), Some(0));
     home.await_count("sleep 1201", 0);
     assert!(!home.socket().exists());
@@ -124,7 +132,7 @@ fn a_caller_that_hangs_behind_its_shutdown_costs_little() {
 fn shutdown_over_tcp_returns_when_nobody_listens_any_more() {
     let home = Home::new();
     let mut command = home.daemon_command(&["--listen", "tcp:127.0.0.1:0"]);
-    let mut daemon = support::process::Daemon::start(command.args(["--listen", "ws:127.0.0.1:0"]));
+    let mut daemon = Daemon::start(command.args(["--listen", "ws:127.0.0.1:0"]));
     let (tcp, ws) = (daemon.said_after("tcp:"), daemon.said_after("ws:"));
     let (status, said) = said(&mut home.client_command(&["--tcp", &tcp, "shutdown"]));
     assert_eq!(status, Some(0), "{said}");
@@ -181,5 +189,209 @@ fn a_client_says_why_the_model_of_the_daemon_that_it_started_cannot_be_used() {
     let (status, text) = said(&mut home.client_command(&["prompt", "hello"]));
     assert_eq!(status, Some(1), "{text}");
     assert!(text.contains("openai/gpt-5") && text.contains("OPENAI_API_KEY"), "{text}");
+    assert!(text.contains("`agent-client shutdown` ends it"), "{text}");
+    home.shut_down();
+}
+
+/// What `/proc` says of a process: its directory, where we may look, and its session.
+fn place_of(pid: Pid) -> (Option<PathBuf>, i32) {
+    let process = Path::new("/proc").join(pid.as_raw_nonzero().to_string());
+    let stat = fs::read_to_string(process.join("stat")).unwrap();
+    let session = stat.rsplit_once(") ").unwrap().1.split(' ').nth(3).unwrap();
+    (fs::read_link(process.join("cwd")).ok(), session.parse().unwrap())
+}
+
+#[test]
+fn a_daemon_that_a_client_starts_keeps_nothing_of_its_starter() {
+    let home = Home::new();
+    home.configure("model = \"offline/demo\"\n");
+    fs::rename(home.path("config/agent-daemon/config.toml"), home.work().join("own.toml")).unwrap();
+    let lock = home.path("lock");
+    let mut starter = home.command("sh");
+    // The pipe of `finished` is the shell's descriptor 8 as well, and would never end.
+    starter.args(["-c", "exec 8>&1 9>>\"$1\"; flock 9 && \"$0\" state"]);
+    starter.arg(binary("agent-client")).arg(&lock).env("AGENT_DAEMON_CONFIG", "own.toml");
+    let (status, text) = said(&mut starter);
+    assert_eq!(status, Some(0), "{text}");
+    let file = fs::File::open(&lock).unwrap();
+    assert!(file.try_lock().is_ok(), "the starter's lock is still held");
+
+    let mut peer = home.connect();
+    let pid = peer.initialize(None).unwrap()["serverInfo"]["pid"].as_i64().unwrap();
+    let (directory, session) = place_of(Pid::from_raw(pid as i32).unwrap());
+    assert!(directory.is_none_or(|directory| directory == Path::new("/")));
+    assert_eq!(i64::from(session), pid);
+    // Its default session is where it was started all the same.
+    let work = home.work().canonicalize().unwrap();
+    assert_eq!(peer.call("listSessions", json!({}))["sessions"][0]["cwd"], work.to_str().unwrap());
+    home.shut_down();
+}
+
+#[test]
+fn commands_do_not_get_what_the_daemon_was_started_with() {
+    let home = Home::new();
+    let precious = home.path("precious");
+    let mut starter = home.command("sh");
+    starter.args(["-c", "exec 9>>\"$1\"; exec \"$0\" --stdio"]);
+    let mut daemon = Daemon::start(starter.arg(binary("agent-daemon")).arg(&precious));
+    let mut peer = daemon.peer();
+    peer.subscribe();
+    peer.call("prompt", json!({ "input": "run ls -l /proc/self/fd /proc/$PPID/fd" }));
+    let end = peer.frame("tool_end").to_string();
+    assert!(end.contains("/proc/self/fd"), "{end}");
+    assert!(!end.contains("precious"), "{end}");
+}
+
+#[test]
+fn a_daemon_is_started_from_a_directory_that_is_gone() {
+    let home = Home::new();
+    let mut starter = home.command("sh");
+    starter.args(["-c", "mkdir gone && cd gone && rmdir ../gone && \"$0\" sessions"]);
+    let (status, text) = said(starter.arg(binary("agent-client")));
+    assert_eq!(status, Some(0), "{text}");
+    home.shut_down();
+}
+
+/// A user of whom the machine knows nothing, with copies of the programs.
+struct Stranger<'a> {
+    home: &'a Home,
+    setpriv: PathBuf,
+    user: String,
+}
+
+impl<'a> Stranger<'a> {
+    /// None where nobody else can be played.
+    fn new(home: &'a Home) -> Option<Self> {
+        let can_switch = match rustix::process::geteuid().is_root() {
+            true => program("setpriv"),
+            false => Err("only root can become somebody else".to_owned()),
+        };
+        let setpriv = needed("another user", can_switch)?;
+        let user = (3_000_000_000 + u64::from(std::process::id())).to_string();
+        let stranger = Stranger { home, setpriv, user };
+        fs::create_dir_all(stranger.long_home()).unwrap();
+        for name in ["agent-daemon", "agent-client"] {
+            fs::copy(binary(name), home.path("place").join(name)).unwrap();
+        }
+        fs::set_permissions(home.path(""), Permissions::from_mode(0o711)).unwrap();
+        let mut chown = home.command("chown");
+        let owned = finished(chown.args(["-R", &stranger.user]).arg(home.path("place")));
+        assert!(owned.status.success());
+        Some(stranger)
+    }
+
+    fn long_home(&self) -> PathBuf {
+        self.home.path("place").join("h".repeat(150))
+    }
+
+    /// Where the socket is, for want of anything better.
+    fn last_resort(&self) -> PathBuf {
+        Path::new("/tmp").join(format!("agent-daemon-{}", self.user))
+    }
+
+    fn client(&self, arguments: &[&str]) -> Command {
+        let mut command = self.home.command(&self.setpriv);
+        command.args(["--reuid", &self.user, "--regid", &self.user, "--clear-groups"]);
+        command.arg(self.home.path("place/agent-client")).args(arguments);
+        for name in ["CONFIG_HOME", "STATE_HOME", "DATA_HOME", "CACHE_HOME", "RUNTIME_DIR"] {
+            command.env_remove(format!("XDG_{name}"));
+        }
+        command.env("HOME", self.long_home()).current_dir("/");
+        command
+    }
+}
+
+impl Drop for Stranger<'_> {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(self.last_resort());
+    }
+}
+
+#[test]
+fn without_a_runtime_directory_and_below_a_long_home_all_find_one_daemon() {
+    let home = Home::new();
+    let Some(stranger) = Stranger::new(&home) else { return };
+    let (status, text) = said(&mut stranger.client(&["sessions"]));
+    assert_eq!(status, Some(0), "{text}");
+    let directory = stranger.last_resort();
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!((mode(&directory), mode(&directory.join("daemon.sock"))), (0o700, 0o600));
+    let log = stranger.long_home().join(".local/state/agent-daemon/daemon.log");
+    assert!(fs::read_to_string(log).unwrap().contains("listening on unix:/tmp/agent-daemon-"));
+    // One that is too long, another user's, gone.
+    let long = home.path("place").join("h".repeat(150));
+    for variable in [long, "/".into(), "/nowhere".into()] {
+        let mut client = stranger.client(&["--no-start", "sessions"]);
+        let (status, text) = said(client.env("XDG_RUNTIME_DIR", &variable));
+        assert_eq!(status, Some(0), "{variable:?}: {text}");
+    }
+    assert_eq!(said(&mut stranger.client(&["shutdown"])).0, Some(0));
+
+    fs::set_permissions(&directory, Permissions::from_mode(0o755)).unwrap();
+    let (status, text) = said(&mut stranger.client(&["sessions"]));
+    assert_eq!(status, Some(3), "{text}");
+    assert!(text.contains("its mode is 755, not 700"), "{text}");
+}
+
+#[test]
+fn a_socket_path_that_is_too_long_is_told_with_the_limit() {
+    let home = Home::new();
+    let socket = home.path("s".repeat(110)).display().to_string();
+    let listen = format!("unix:{socket}");
+    for command in [
+        &mut home.client_command(&["--socket", &socket, "sessions"]),
+        &mut home.daemon_command(&["--listen", &listen]),
+    ] {
+        let (status, text) = said(command);
+        assert_eq!(status, Some(2), "{text}");
+        assert!(text.contains("at most 107 bytes") && text.contains(&socket), "{text}");
+    }
+}
+
+#[test]
+fn each_socket_s_daemon_has_a_log_with_the_state() {
+    let home = Home::new();
+    let other = home.path("other.sock").display().to_string();
+    for socket in [&home.socket().display().to_string(), &other] {
+        let (status, text) = said(&mut home.client_command(&["--socket", socket, "sessions"]));
+        assert_eq!(status, Some(0), "{text}");
+    }
+    let logs = home.path("state/agent-daemon");
+    let second = format!("daemon-{}.log", other.trim_start_matches('/').replace('/', "%"));
+    for (name, socket) in [("daemon.log", home.socket()), (&second, other.clone().into())] {
+        let path = logs.join(name);
+        let text = fs::read_to_string(&path).unwrap();
+        assert!(text.contains(&format!("listening on unix:{}", socket.display())), "{text}");
+        assert_eq!(text.matches("listening on").count(), 1, "{text}");
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    }
+    assert_eq!(said(&mut home.client_command(&["--socket", &other, "shutdown"])).0, Some(0));
+    home.shut_down();
+}
+
+#[test]
+fn a_log_makes_room_for_a_new_one_while_the_daemon_runs() {
+    let home = Home::new();
+    assert_eq!(said(&mut home.client_command(&["sessions"])).0, Some(0));
+    let log = home.path("state/agent-daemon/daemon.log");
+    fs::OpenOptions::new().write(true).open(&log).unwrap().set_len(9 << 20).unwrap();
+    assert_eq!(said(&mut home.client_command(&["sessions"])).0, Some(0));
+    eventually("a line in the new log", || {
+        let text = fs::read_to_string(&log).ok().filter(|text| text.len() < 1 << 20)?;
+        text.contains("client introduced itself").then_some(())
+    });
+    assert!(fs::metadata(log.with_extension("log.old")).unwrap().len() >= 9 << 20);
+    home.shut_down();
+}
+
+/// The state's place cannot be made, since a file is in the way.
+#[test]
+fn a_daemon_without_a_place_for_its_state_has_its_log_beside_the_socket() {
+    let home = Home::new();
+    fs::remove_dir(home.path("state")).unwrap();
+    fs::write(home.path("state"), "").unwrap();
+    let (status, text) = said(&mut home.client_command(&["sessions"]));
+    assert_eq!(status, Some(0), "{text}");
+    assert!(home.socket().with_file_name("daemon.log").exists());
     home.shut_down();
 }

@@ -171,19 +171,6 @@ fn the_socket_is_0600_in_a_directory_of_0700_and_goes_with_the_daemon() {
 }
 
 #[test]
-fn without_a_runtime_directory_the_socket_is_with_the_state() {
-    let home = Home::new();
-    let mut daemon = Daemon::start(home.daemon_command(&[]).env_remove("XDG_RUNTIME_DIR"));
-    let socket = home.path("state/agent-daemon/daemon.sock");
-    let mut peer = eventually("the socket", || Peer::unix(&socket).ok());
-    peer.call("shutdown", json!({ "scope": "daemon" }));
-    // Whoever shut the daemon down may also just go.
-    drop(peer);
-    assert_eq!(daemon.exit().code(), Some(0));
-    assert!(!socket.exists());
-}
-
-#[test]
 fn of_five_daemons_started_at_once_one_serves_and_the_others_name_it() {
     let home = Home::new();
     let mut daemons: Vec<Daemon> =

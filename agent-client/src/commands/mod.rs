@@ -6,9 +6,11 @@
 use std::{
     fmt,
     io::{self, Write},
+    path::PathBuf,
     sync::Arc,
 };
 
+use agent_daemon::paths::check_socket_path;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
@@ -85,7 +87,7 @@ impl Context {
             (_, Some(url), ..) => Endpoint::WebSocket(url),
             (_, _, Some(command), _) => Endpoint::Stdio(command),
             // The daemon may have another directory than we have.
-            (.., Some(path)) => Endpoint::Unix(std::path::absolute(path)?),
+            (.., Some(path)) => Endpoint::Unix(socket_path(path)?),
             _ => Endpoint::of_user().map_err(crate::connect::ConnectError::from)?,
         };
         let connector = Connector::new(endpoint, token_file).with_allow_remote(allow_remote);
@@ -222,6 +224,13 @@ impl Context {
         })
         .await
     }
+}
+
+fn socket_path(path: PathBuf) -> Result<PathBuf, Failure> {
+    let path = std::path::absolute(path)?;
+    let checked = check_socket_path(&path);
+    checked.map_err(|error| Failure::Usage(format!("--socket: {error}")))?;
+    Ok(path)
 }
 
 /// Says something beside stdout.

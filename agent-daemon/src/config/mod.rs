@@ -14,7 +14,7 @@ use clap::Args;
 use crate::{
     logging::{LogFormat, LogSettings},
     model::ProviderConfig,
-    paths::{Directories, NoHome},
+    paths::{Directories, NoRuntime, check_socket_path},
     tool::ToolPolicy,
 };
 
@@ -51,7 +51,10 @@ pub struct Flags {
     /// error, warn, info, debug or trace
     #[arg(long, value_name = "LEVEL")]
     pub log_level: Option<String>,
-    /// The shape of the log on stderr
+    /// Write the log to FILE in place of stderr; when it is full it becomes FILE.old
+    #[arg(long, value_name = "FILE")]
+    pub log_file: Option<PathBuf>,
+    /// The shape of the log
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     pub log_format: LogFormat,
 }
@@ -60,8 +63,8 @@ pub struct Flags {
 pub struct Surroundings<'a> {
     /// The environment.
     pub variable: &'a dyn Fn(&str) -> Option<String>,
-    /// The user's directories, if there are any.
-    pub directories: Result<Directories, NoHome>,
+    /// The user's directories.
+    pub directories: Directories,
     /// Where the process was started.
     pub current_dir: PathBuf,
 }
@@ -130,7 +133,7 @@ pub enum ConfigError {
     },
     /// A default path is needed and there is none.
     #[error(transparent)]
-    NoHome(#[from] NoHome),
+    NoRuntime(#[from] NoRuntime),
 }
 
 impl Configuration {
@@ -141,7 +144,8 @@ impl Configuration {
     pub fn load(flags: Flags, around: &Surroundings<'_>) -> Result<Self, ConfigError> {
         let variable = |name: &str| (around.variable)(name).filter(|value| !value.is_empty());
         let file = read_file(flags.config, around, &variable)?;
-        let log = log_settings(flags.log_level, flags.log_format, &variable)?;
+        let log = log_settings(flags.log_level, flags.log_format, &variable)?
+            .with_file(flags.log_file.map(|path| around.current_dir.join(path)));
         let cwd = directory(flags.cwd.as_deref().unwrap_or(Path::new(".")), &around.current_dir)?;
         let listen = endpoints(flags.listen, flags.stdio, around, &variable)?;
         Ok(Configuration {
@@ -183,10 +187,9 @@ fn read_file(
 ) -> Result<file::File, ConfigError> {
     let named = flag.or_else(|| variable("AGENT_DAEMON_CONFIG").map(PathBuf::from));
     let is_named = named.is_some();
-    let path = match (named, &around.directories) {
-        (Some(path), _) => around.current_dir.join(path),
-        (None, Ok(directories)) => directories.config_file(),
-        (None, Err(_)) => return Ok(file::File::default()),
+    let default = || around.directories.config_file();
+    let Some(path) = named.map(|path| around.current_dir.join(path)).or_else(default) else {
+        return Ok(file::File::default());
     };
     match std::fs::read_to_string(&path) {
         Ok(text) => file::parse(&path, &text),
@@ -218,20 +221,28 @@ fn endpoints(
     // With --stdio the parent is the client; a socket that nobody asked for would only be in the
     // way of the daemon that everybody else uses.
     if stdio || !listen.is_empty() {
-        return Ok(listen.into_iter().map(|endpoint| absolute(endpoint, around)).collect());
+        let listen = listen.into_iter().map(|endpoint| absolute(endpoint, "--listen", around));
+        return listen.collect();
     }
     let socket = match variable("AGENT_DAEMON_SOCKET") {
         Some(path) => PathBuf::from(path),
-        None => around.directories.clone()?.socket(),
+        None => around.directories.socket()?,
     };
-    Ok(vec![absolute(Endpoint::Unix(socket), around)])
+    Ok(vec![absolute(Endpoint::Unix(socket), "AGENT_DAEMON_SOCKET", around)?])
 }
 
-fn absolute(endpoint: Endpoint, around: &Surroundings<'_>) -> Endpoint {
-    match endpoint {
-        Endpoint::Unix(path) => Endpoint::Unix(around.current_dir.join(path)),
-        other => other,
-    }
+fn absolute(
+    endpoint: Endpoint,
+    setting: &str,
+    around: &Surroundings<'_>,
+) -> Result<Endpoint, ConfigError> {
+    let Endpoint::Unix(path) = endpoint else { return Ok(endpoint) };
+    let path = around.current_dir.join(path);
+    check_socket_path(&path).map_err(|error| ConfigError::Setting {
+        setting: setting.to_owned(),
+        problem: error.to_string(),
+    })?;
+    Ok(Endpoint::Unix(path))
 }
 
 fn token_file(
@@ -244,7 +255,7 @@ fn token_file(
     }
     match flag {
         Some(path) => Ok(Some(around.current_dir.join(path))),
-        None => Ok(Some(around.directories.clone()?.token())),
+        None => Ok(Some(around.directories.token()?)),
     }
 }
 

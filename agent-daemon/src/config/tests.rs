@@ -45,11 +45,11 @@ impl Scene {
                 let set = self.environment.iter().find(|(variable, _)| *variable == name);
                 set.map(|(_, value)| value.clone())
             },
-            directories: Ok(Directories {
-                config: home.join("config"),
-                state: home.join("state"),
-                runtime: None,
-            }),
+            directories: Directories {
+                config: Some(home.join("config")),
+                state: Some(home.join("state")),
+                runtime: Ok(home.join("runtime")),
+            },
             current_dir: home.clone(),
         };
         Configuration::load(flags, &around)
@@ -69,7 +69,7 @@ fn without_anything_there_are_defaults_and_the_default_socket() {
     assert_eq!(configuration.limits, LimitsTable::default());
     assert_eq!(configuration.cwd, scene.home.path().canonicalize().unwrap());
     let [Endpoint::Unix(socket)] = &configuration.listen[..] else { panic!() };
-    assert!(socket.ends_with("state/agent-daemon/daemon.sock"));
+    assert!(socket.ends_with("runtime/daemon.sock"));
     assert_eq!(configuration.token_file, None);
 }
 
@@ -215,7 +215,7 @@ fn a_token_is_kept_where_a_transport_needs_one() {
     let token = |flags: &[&str]| scene.load(flags).unwrap().token_file;
     assert_eq!(token(&["--listen", "unix:x"]), None);
     let path = token(&["--listen", "unix:x", "--listen", "ws:127.0.0.1:0"]).unwrap();
-    assert!(path.ends_with("state/agent-daemon/token"));
+    assert!(path.ends_with("runtime/token"));
     let path = token(&["--listen", "tcp:127.0.0.1:0", "--token-file", "mine"]).unwrap();
     assert!(path.ends_with("mine") && path.is_absolute());
 }
@@ -223,10 +223,12 @@ fn a_token_is_kept_where_a_transport_needs_one() {
 #[test]
 fn a_flag_that_cannot_be_used_is_named() {
     let scene = Scene::new().file("plain", "");
+    let long = format!("unix:{}", "x".repeat(110));
     let cases: &[(&[&str], &str)] = &[
         (&["--cwd", "plain"], "--cwd: HOME/plain is not a directory"),
         (&["--cwd", "none"], "--cwd: HOME/none is not usable: No such file"),
         (&["--log-level", "loud"], "--log-level: `loud` is no log level"),
+        (&["--listen", &long], "--listen: the path of a socket may have at most 10"),
         (&["--listen", "x"], "error: invalid value 'x' for '--listen <ENDPOINT>': expected unix:"),
     ];
     for (flags, expected) in cases {
