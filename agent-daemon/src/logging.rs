@@ -2,8 +2,8 @@
 //!
 //! Owns: its level, its shape and the thread that writes it.
 //! Never: lets a name or a message through that a terminal would obey, or makes the daemon wait for
-//! whoever should read stderr; what does not fit is counted and
-//! dropped. Never stdout, which is the protocol's.
+//! whoever should read stderr; what does not fit is counted and dropped. Never stdout, which is the
+//! protocol's.
 
 use std::{
     io::{self, IsTerminal, Write},

@@ -5,13 +5,11 @@
 
 use std::{
     ffi::OsString,
-    fs::{self, File, Metadata, OpenOptions},
+    fs::{self, DirBuilder, File, Metadata, OpenOptions},
     io::{self, Write},
-    os::unix::fs::{MetadataExt, OpenOptionsExt},
+    os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt},
     path::{Path, PathBuf},
 };
-
-use crate::transport::make_private_directory;
 
 /// A log that has come to so many bytes makes room for a new one.
 const MAX_BYTES: u64 = 8 << 20;
@@ -73,7 +71,7 @@ impl Write for LogFile {
 
 fn open(path: &Path) -> io::Result<File> {
     if let Some(directory) = path.parent() {
-        make_private_directory(directory)?;
+        DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
     }
     OpenOptions::new()
         .create(true)
