@@ -44,8 +44,6 @@ fn a_hostile_name_is_shown_by_neither_program() {
     for arguments in [
         &["--config", file][..],
         &["--config", &format!("{file}.none")],
-        &["--stdio", "--model", HOSTILE],
-        &["--stdio", "--model", &format!("{HOSTILE}/{HOSTILE}")],
         &["--stdio", "--cwd", file],
         &["--log-level", HOSTILE],
         &["--listen", HOSTILE],
@@ -56,6 +54,11 @@ fn a_hostile_name_is_shown_by_neither_program() {
     ] {
         let (output, _, err) = check(&mut home.daemon_command(arguments));
         assert_eq!(output.status.code(), Some(2), "{arguments:?}: {err}");
+    }
+    for model in [HOSTILE, &format!("{HOSTILE}/{HOSTILE}")] {
+        let (output, _, err) = check(&mut home.daemon_command(&["--stdio", "--model", model]));
+        assert_eq!(output.status.code(), Some(0), "{err}");
+        assert!(err.contains("is not available"), "{err}");
     }
     let _daemon = home.daemon();
     for (arguments, status) in [
