@@ -209,7 +209,7 @@ fn a_daemon_that_a_client_starts_keeps_nothing_of_its_starter() {
     let lock = home.path("lock");
     let mut starter = home.command("sh");
     // The pipe of `finished` is the shell's descriptor 8 as well, and would never end.
-    starter.args(["-c", "exec 8>&1 9>>\"$1\"; flock 9 && \"$0\" state"]);
+    starter.args(["-c", "exec 8>&1 9>>\"$1\"; flock 9 && \"$0\" call health"]);
     starter.arg(binary("agent-client")).arg(&lock).env("AGENT_DAEMON_CONFIG", "own.toml");
     let (status, text) = said(&mut starter);
     assert_eq!(status, Some(0), "{text}");
@@ -246,7 +246,7 @@ fn commands_do_not_get_what_the_daemon_was_started_with() {
 fn a_daemon_is_started_from_a_directory_that_is_gone() {
     let home = Home::new();
     let mut starter = home.command("sh");
-    starter.args(["-c", "mkdir gone && cd gone && rmdir ../gone && \"$0\" sessions"]);
+    starter.args(["-c", "mkdir gone && cd gone && rmdir ../gone && \"$0\" call health"]);
     let (status, text) = said(starter.arg(binary("agent-client")));
     assert_eq!(status, Some(0), "{text}");
     home.shut_down();
@@ -311,7 +311,7 @@ impl Drop for Stranger<'_> {
 fn without_a_runtime_directory_and_below_a_long_home_all_find_one_daemon() {
     let home = Home::new();
     let Some(stranger) = Stranger::new(&home) else { return };
-    let (status, text) = said(&mut stranger.client(&["sessions"]));
+    let (status, text) = said(&mut stranger.client(&["call", "health"]));
     assert_eq!(status, Some(0), "{text}");
     let directory = stranger.last_resort();
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
@@ -321,14 +321,14 @@ fn without_a_runtime_directory_and_below_a_long_home_all_find_one_daemon() {
     // One that is too long, another user's, gone.
     let long = home.path("place").join("h".repeat(150));
     for variable in [long, "/".into(), "/nowhere".into()] {
-        let mut client = stranger.client(&["--no-start", "sessions"]);
+        let mut client = stranger.client(&["--no-start", "call", "health"]);
         let (status, text) = said(client.env("XDG_RUNTIME_DIR", &variable));
         assert_eq!(status, Some(0), "{variable:?}: {text}");
     }
     assert_eq!(said(&mut stranger.client(&["shutdown"])).0, Some(0));
 
     fs::set_permissions(&directory, Permissions::from_mode(0o755)).unwrap();
-    let (status, text) = said(&mut stranger.client(&["sessions"]));
+    let (status, text) = said(&mut stranger.client(&["call", "health"]));
     assert_eq!(status, Some(3), "{text}");
     assert!(text.contains("its mode is 755, not 700"), "{text}");
 }
@@ -339,7 +339,7 @@ fn a_socket_path_that_is_too_long_is_told_with_the_limit() {
     let socket = home.path("s".repeat(110)).display().to_string();
     let listen = format!("unix:{socket}");
     for command in [
-        &mut home.client_command(&["--socket", &socket, "sessions"]),
+        &mut home.client_command(&["--socket", &socket, "call", "health"]),
         &mut home.daemon_command(&["--listen", &listen]),
     ] {
         let (status, text) = said(command);
@@ -353,7 +353,8 @@ fn each_socket_s_daemon_has_a_log_with_the_state() {
     let home = Home::new();
     let other = home.path("other.sock").display().to_string();
     for socket in [&home.socket().display().to_string(), &other] {
-        let (status, text) = said(&mut home.client_command(&["--socket", socket, "sessions"]));
+        let (status, text) =
+            said(&mut home.client_command(&["--socket", socket, "call", "health"]));
         assert_eq!(status, Some(0), "{text}");
     }
     let logs = home.path("state/agent-daemon");
@@ -372,10 +373,10 @@ fn each_socket_s_daemon_has_a_log_with_the_state() {
 #[test]
 fn a_log_makes_room_for_a_new_one_while_the_daemon_runs() {
     let home = Home::new();
-    assert_eq!(said(&mut home.client_command(&["sessions"])).0, Some(0));
+    assert_eq!(said(&mut home.client_command(&["call", "health"])).0, Some(0));
     let log = home.path("state/agent-daemon/daemon.log");
     fs::OpenOptions::new().write(true).open(&log).unwrap().set_len(9 << 20).unwrap();
-    assert_eq!(said(&mut home.client_command(&["sessions"])).0, Some(0));
+    assert_eq!(said(&mut home.client_command(&["call", "health"])).0, Some(0));
     eventually("a line in the new log", || {
         let text = fs::read_to_string(&log).ok().filter(|text| text.len() < 1 << 20)?;
         text.contains("client introduced itself").then_some(())
@@ -390,7 +391,7 @@ fn a_daemon_without_a_place_for_its_state_has_its_log_beside_the_socket() {
     let home = Home::new();
     fs::remove_dir(home.path("state")).unwrap();
     fs::write(home.path("state"), "").unwrap();
-    let (status, text) = said(&mut home.client_command(&["sessions"]));
+    let (status, text) = said(&mut home.client_command(&["call", "health"]));
     assert_eq!(status, Some(0), "{text}");
     assert!(home.socket().with_file_name("daemon.log").exists());
     home.shut_down();
