@@ -154,7 +154,9 @@ fn another_size_is_drawn_anew() {
     let size = Winsize { ws_row: 24, ws_col: 20, ws_xpixel: 0, ws_ypixel: 0 };
     tcsetwinsize(attached.terminal(), size).unwrap();
     kill_process(attached.pid(), Signal::WINCH).unwrap();
-    ["› a line that is lon", "\nger than a narrow te", "\nrminal"].map(|row| attached.shows(row));
+    for row in ["› a line that is lon", "\nger than a narrow te", "\nrminal"] {
+        attached.shows(row);
+    }
     attached.types("\x15/quit\r");
     assert_eq!(attached.leaves(), Some(0));
 }
