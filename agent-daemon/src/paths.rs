@@ -26,6 +26,8 @@ pub struct Directories {
     pub config: Option<PathBuf>,
     /// Usually `~/.local/state`; none where the user has no home.
     pub state: Option<PathBuf>,
+    /// Usually `~/.cache`; none where the user has no home.
+    pub cache: Option<PathBuf>,
     /// Our own directory for what nobody else may see: `agent-daemon` in `$XDG_RUNTIME_DIR`, else in
     /// `/run/user/UID`, else `/tmp/agent-daemon-UID`.
     pub runtime: Result<PathBuf, NoRuntime>,
@@ -73,9 +75,11 @@ impl Directories {
         let config = strategy.as_ref().map(|user| user.config_dir());
         let state =
             strategy.as_ref().map(|user| user.state_dir().unwrap_or_else(|| user.data_dir()));
+        let cache = strategy.as_ref().map(|user| user.cache_dir());
         // An empty HOME would make them relative.
         let config = config.filter(|path| path.is_absolute());
         let state = state.filter(|path| path.is_absolute());
+        let cache = cache.filter(|path| path.is_absolute());
         let places = Places {
             variable: std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from),
             of_logins: Path::new("/run/user"),
@@ -83,7 +87,7 @@ impl Directories {
             temporary: Path::new("/tmp"),
             user: rustix::process::geteuid().as_raw(),
         };
-        Directories { config, state, runtime: places.ours() }
+        Directories { config, state, cache, runtime: places.ours() }
     }
 
     /// The configuration that is read when none is named.
@@ -275,6 +279,7 @@ mod tests {
         Directories {
             config: Some("/h/.config".into()),
             state: Some("/h/.local/state".into()),
+            cache: Some("/h/.cache".into()),
             runtime: Ok("/run/user/7/agent-daemon".into()),
         }
     }

@@ -107,6 +107,8 @@ pub async fn run(
     let daemon = Arc::new(Daemon::new(blueprint));
     let server = Server::new(methods::table(daemon.clone()), limits, token);
     tracing::info!(pid = std::process::id(), model = name, "started");
+    let outputs = daemon.sessions.outputs().clone();
+    tokio::task::spawn_blocking(move || outputs.sweep());
     let mut listening = JoinSet::new();
     for listener in listeners {
         listening.spawn(listener.serve(server.clone()));
@@ -130,15 +132,20 @@ pub async fn run(
         wind_down(&daemon, &server, parent, end).await;
         while listening.join_next().await.is_some() {}
     };
-    tokio::select! {
-        in_time = timeout(END, ended) => if in_time.is_err() {
-            tracing::warn!("not everything ended in time");
-        },
+    let code = tokio::select! {
+        in_time = timeout(END, ended) => {
+            if in_time.is_err() {
+                tracing::warn!("not everything ended in time");
+            }
+            code
+        }
         name = signals.next() => {
             tracing::warn!(name, "ending at once");
-            return Ok(ExitCode::FAILURE);
+            ExitCode::FAILURE
         }
-    }
+    };
+    // Who still holds the sessions by now does not let go of them.
+    daemon.sessions.outputs().remove();
     Ok(code)
 }
 

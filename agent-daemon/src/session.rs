@@ -20,6 +20,7 @@ use crate::{
     instructions::{SystemPrompt, for_other_tools},
     model::{ModelCatalog, ModelUnavailable},
     protocol::{ContinueResult, QueueResult, SetConfigParams},
+    tool::SessionOutputs,
 };
 
 /// One agent, hosted.
@@ -32,11 +33,18 @@ pub struct Session {
     pub agent: Agent,
     /// The agent's events, for whoever subscribes.
     pub log: Arc<EventLog>,
-    /// All tools that it may have; the agent may have been given fewer.
-    tools: Vec<Arc<dyn Tool>>,
+    tools: SessionTools,
     /// The model that it was made with, if that cannot be used.
     unavailable: Option<ModelUnavailable>,
     intake: Mutex<Intake>,
+}
+
+/// What a session's tools are.
+pub(crate) struct SessionTools {
+    /// All that it may have; the agent may have been given fewer.
+    pub(crate) all: Vec<Arc<dyn Tool>>,
+    /// What they said that was too long for the model.
+    pub(crate) outputs: Arc<SessionOutputs>,
 }
 
 /// What decides whether a call starts anything.
@@ -56,7 +64,7 @@ impl Session {
         cwd: PathBuf,
         options: AgentOptions,
         prompt: SystemPrompt,
-        tools: Vec<Arc<dyn Tool>>,
+        tools: SessionTools,
     ) -> Self {
         let agent = Agent::new(options);
         let snapshot = {
@@ -170,6 +178,14 @@ impl Session {
         }
     }
 
+    /// Removes what its tools kept on disk. Safe to drop; it goes all the same.
+    pub(crate) async fn remove_outputs(&self) {
+        let outputs = self.tools.outputs.clone();
+        if let Err(error) = tokio::task::spawn_blocking(move || outputs.remove()).await {
+            tracing::error!(session = %self.id, %error, "the outputs were not removed");
+        }
+    }
+
     /// Whether work is taken.
     pub(crate) fn is_open(&self) -> bool {
         self.lock().closed.is_none()
@@ -185,7 +201,7 @@ impl Session {
         params: &SetConfigParams,
         catalog: &ModelCatalog,
     ) -> Result<SettingsChange, RpcError> {
-        let mut change = resolve(params, catalog, &self.tools)?;
+        let mut change = resolve(params, catalog, &self.tools.all)?;
         if let (Some(tools), None) = (&change.tools, &change.system_prompt) {
             let names: Vec<&str> = tools.iter().map(|tool| tool.spec().name.as_str()).collect();
             let config = &self.agent.snapshot().state.config;

@@ -20,8 +20,8 @@ use crate::{
     protocol::{
         CreateSessionParams, CreateSessionResult, DEFAULT_SESSION, SessionSummary, SetConfigParams,
     },
-    session::{Session, resolve},
-    tool::{self, ToolPolicy, Workspace},
+    session::{Session, SessionTools, resolve},
+    tool::{self, Outputs, ToolPolicy, Workspace},
 };
 
 /// The longest id of a session, in bytes.
@@ -32,6 +32,7 @@ const REMEMBERED_IDS: usize = 4_096;
 /// The sessions.
 pub struct Sessions {
     blueprint: Blueprint,
+    outputs: Arc<Outputs>,
     instance_id: Arc<str>,
     table: Mutex<Table>,
 }
@@ -63,8 +64,10 @@ impl Sessions {
     /// The default session alone.
     pub fn new(blueprint: Blueprint, instance_id: Arc<str>) -> Self {
         let cwd = blueprint.configuration.cwd.clone();
-        let tools = blueprint.tools_in(&cwd);
-        let (options, prompt) = blueprint.options(&cwd, tools.clone(), SettingsChange::default());
+        let outputs = Outputs::new(blueprint.configuration.cache.as_deref());
+        let tools = blueprint.tools_in(&cwd, &outputs, DEFAULT_SESSION);
+        let (options, prompt) =
+            blueprint.options(&cwd, tools.all.clone(), SettingsChange::default());
         let id = DEFAULT_SESSION.into();
         let main = Session::new(id, instance_id.clone(), cwd, options, prompt, tools)
             .without_model(blueprint.model.as_ref().err());
@@ -74,12 +77,17 @@ impl Sessions {
             has_forgotten: false,
             closed: None,
         };
-        Sessions { blueprint, instance_id, table: Mutex::new(table) }
+        Sessions { blueprint, outputs, instance_id, table: Mutex::new(table) }
     }
 
     /// All models.
     pub fn catalog(&self) -> &ModelCatalog {
         &self.blueprint.catalog
+    }
+
+    /// What commands said that was too long for the model.
+    pub(crate) fn outputs(&self) -> &Arc<Outputs> {
+        &self.outputs
     }
 
     /// The session of that id, or the default one.
@@ -128,14 +136,15 @@ impl Sessions {
             check_id(id)?;
         }
         // Outside the lock: it reads files. Whoever finds a session has asked for nothing wrong.
-        let tools = self.blueprint.tools_in(&cwd);
+        let name = params.session_id.as_deref().unwrap_or("session");
+        let tools = self.blueprint.tools_in(&cwd, &self.outputs, name);
         let settings = SetConfigParams::from(params.clone());
-        let change = resolve(&settings, self.catalog(), &tools)?;
+        let change = resolve(&settings, self.catalog(), &tools.all)?;
         let unavailable = match &change.model {
             Some(_) => None,
             None => self.blueprint.model.as_ref().err(),
         };
-        let (options, prompt) = self.blueprint.options(&cwd, tools.clone(), change);
+        let (options, prompt) = self.blueprint.options(&cwd, tools.all.clone(), change);
 
         let mut table = self.lock();
         if let Some(why) = &table.closed {
@@ -194,12 +203,16 @@ impl Sessions {
 }
 
 impl Blueprint {
-    fn tools_in(&self, cwd: &Path) -> Vec<Arc<dyn Tool>> {
-        self.tools.clone().unwrap_or_else(|| {
+    /// The tools of a session, whose outputs are kept under its name.
+    fn tools_in(&self, cwd: &Path, outputs: &Arc<Outputs>, name: &str) -> SessionTools {
+        let outputs = outputs.of_session(name);
+        let all = self.tools.clone().unwrap_or_else(|| {
             let policy = self.configuration.tools.clone();
             let secrets = self.catalog.secret_variables();
-            tool::built_in(Arc::new(Workspace::new(cwd.to_owned(), policy, secrets)))
-        })
+            let workspace = Workspace::new(cwd.to_owned(), policy, secrets);
+            tool::built_in(Arc::new(workspace.with_outputs(outputs.clone())))
+        });
+        SessionTools { all, outputs }
     }
 
     /// What an agent in a directory begins with: the settings that were asked for, else those of the

@@ -17,7 +17,7 @@ use std::{
 use agent_core::{
     CancelSignal, CancelSource, Tool, ToolContext, ToolError, ToolOutput, ToolUpdates,
 };
-use agent_daemon::tool::{Workspace, built_in, supervisor};
+use agent_daemon::tool::{ToolPolicy, Workspace, built_in, supervisor};
 use serde_json::{Value, json};
 
 /// A test, its name, and whether it needs a supervisor.
@@ -35,7 +35,11 @@ const TESTS: &[Test] = &[
     ("what_is_left_in_the_background_ends", background, false),
     ("long_output_goes_to_a_file", long_output, false),
     ("updates_are_few_and_short", updates, false),
-    ("a_missing_directory_is_told", missing_directory, false),
+    ("an_editor_says_that_there_is_none", editors, false),
+    ("a_command_that_stands_still_is_ended", standstill, false),
+    ("what_takes_its_time_is_not", no_standstill, false),
+    ("a_directory_that_is_gone_is_told_and_harms_nothing", gone_directory, true),
+    ("a_directory_that_is_back_works_again", directory_is_back, true),
     ("a_dropped_call_leaves_nothing", dropped_call, false),
     ("whatever_escapes_its_group_ends_too", escapes, true),
     ("a_detached_writer_does_not_hold_up_an_abort", detached_writer, true),
@@ -82,6 +86,12 @@ fn main() {
                     .args(filters)
                     .env("OPENAI_API_KEY", "sk-1")
                     .env("LOCAL_KEY", "2")
+                    // What someone has set for git stays, but for what names an editor.
+                    .env("GIT_CONFIG_COUNT", "2")
+                    .env("GIT_CONFIG_KEY_0", "user.name")
+                    .env("GIT_CONFIG_VALUE_0", "Someone")
+                    .env("GIT_CONFIG_KEY_1", "core.editor")
+                    .env("GIT_CONFIG_VALUE_1", "sleep 1000; vi")
                     .env("TMPDIR", temp.path());
                 assert!(command.status().unwrap().success(), "{mode}: see above");
             }
@@ -109,8 +119,12 @@ struct Scratch {
 
 impl Scratch {
     fn new() -> Self {
+        Self::with(ToolPolicy::default())
+    }
+
+    fn with(policy: ToolPolicy) -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let tool = bash(directory.path());
+        let tool = tool(directory.path(), "bash", policy);
         Scratch { directory, tool }
     }
 
@@ -129,12 +143,12 @@ impl Scratch {
 }
 
 fn bash(directory: &Path) -> Arc<dyn Tool> {
-    tool(directory, "bash")
+    tool(directory, "bash", ToolPolicy::default())
 }
 
-fn tool(directory: &Path, name: &str) -> Arc<dyn Tool> {
+fn tool(directory: &Path, name: &str, policy: ToolPolicy) -> Arc<dyn Tool> {
     let secrets = vec!["LOCAL_KEY".into()];
-    let workspace = Workspace::new(directory.into(), Default::default(), secrets);
+    let workspace = Workspace::new(directory.into(), policy, secrets);
     built_in(workspace.into()).into_iter().find(|tool| tool.spec().name == name).unwrap()
 }
 
@@ -216,7 +230,9 @@ fn big_file() {
     for offset in [1, 90_000, 102_400] {
         let arguments = json!({ "path": "big", "offset": offset });
         let (context, _updates) = ToolContext::detached("1", CancelSignal::never());
-        let told = told(&block_on(tool(scratch.path(), "read").call(arguments, context)));
+        let told = told(&block_on(
+            tool(scratch.path(), "read", Default::default()).call(arguments, context),
+        ));
         assert!(told.starts_with(&line), "{told}");
         let peak = peak_memory();
         assert!(before == 0 || peak - before < 4 << 20, "{} bytes more", peak - before);
@@ -297,7 +313,6 @@ fn clean_start() {
             }
         }
         assert_eq!(scratch.story("readlink /proc/self/fd/0").await, "/dev/null\n");
-        assert_eq!(scratch.story("$GIT_EDITOR a-message && echo edited").await, "edited\n");
     });
 }
 
@@ -395,7 +410,11 @@ fn long_output() {
     let notice = format!("[Lines 1,001-3,000 of 3,000 are shown. The whole output is in {file}]");
     assert!(told.starts_with("1001\n") && told.ends_with(&notice), "{told}");
     assert_eq!(std::fs::read_to_string(&file).unwrap().lines().count(), 3_000);
-    std::fs::remove_file(file).unwrap();
+    // A command can look through it, too.
+    let command = format!("grep -c 7 {file}");
+    assert_eq!(block_on(scratch.story(&command)), "813\n");
+    drop(scratch);
+    assert!(!Path::new(&file).exists());
 }
 
 fn updates() {
@@ -418,13 +437,161 @@ fn updates() {
     });
 }
 
-fn missing_directory() {
-    let told = block_on(async {
-        let (context, _updates) = ToolContext::detached("1", CancelSignal::never());
-        told(&bash(Path::new("/no/such/place")).call(json!({"command": "true"}), context).await)
+/// Git as someone has set it up who likes editors.
+const REPOSITORY: &str = "git init -q . && git config user.email a@b && \
+    git config core.editor 'sleep 1000; vi' && git config sequence.editor 'sleep 1000; vi' && \
+    git commit -q --allow-empty -m one && git commit -q --allow-empty -m two && \
+    echo a > a && git add a && git commit -q -m three";
+
+fn editors() {
+    let scratch = Scratch::new();
+    block_on(async {
+        assert_eq!(scratch.story(REPOSITORY).await, "(No output.)");
+        for command in [
+            "$EDITOR a",
+            "\"$EDITOR\" a b",
+            "$VISUAL a",
+            "sh -c \"$GIT_EDITOR a\"",
+            "git commit --allow-empty",
+            "git commit --allow-empty --amend",
+            "git rebase -i HEAD~1",
+            "git -c user.name=x commit --allow-empty --amend",
+            "env -u GIT_EDITOR -u VISUAL -u EDITOR git commit --allow-empty --amend",
+            "env -u GIT_SEQUENCE_EDITOR -u GIT_EDITOR -u VISUAL -u EDITOR git rebase -i HEAD~1",
+            // The text of the message is one that the first program does not write.
+            "GIT_SEQUENCE_EDITOR='sed -i s/pick/reword/' git rebase -i HEAD~1; git rebase --abort",
+        ] {
+            let told = scratch.story(command).await;
+            assert!(told.contains("No editor can be opened: there is no terminal."), "{told}");
+            assert!(told.starts_with("ERROR ") || command.contains("abort"), "{command}: {told}");
+        }
+        // Whoever names a program in the command means it.
+        for command in [
+            "GIT_EDITOR=true git commit --allow-empty --amend",
+            "EDITOR=true git commit --allow-empty --amend",
+            "VISUAL=true git commit --allow-empty --amend",
+            "git -c core.editor=true commit --allow-empty --amend",
+            "GIT_SEQUENCE_EDITOR=true git rebase -i HEAD~1",
+            "GIT_EDITOR=true git rebase -i HEAD~1",
+            "git -c sequence.editor=true rebase -i HEAD~1",
+            "git -c core.editor=true rebase -i HEAD~1",
+            "EDITOR='touch a\\ b; :' git commit --allow-empty --amend && rm 'a b'",
+            "test \"$(git config user.name)\" = Someone",
+        ] {
+            let told = scratch.story(command).await;
+            assert!(!told.starts_with("ERROR "), "{command}: {told}");
+        }
+        assert_eq!(scratch.story("git log --format=%s%an | sort -u | wc -l").await, "3\n");
     });
-    let expected = "ERROR The command could not be started in /no/such/place: No such file";
-    assert!(told.starts_with(expected), "{told}");
+}
+
+fn impatient(seconds: u32) -> Scratch {
+    Scratch::with(ToolPolicy { bash_stall: seconds, ..ToolPolicy::default() })
+}
+
+fn standstill() {
+    let scratch = impatient(1);
+    let marker = marker();
+    let begin = Instant::now();
+    let command = format!("echo a; sleep {marker} & sleep {marker} & wait");
+    let result = block_on(scratch.call(json!({ "command": command }), CancelSignal::never()));
+    let told = told(&result);
+    let expected = "ERROR a\n\n[The command was ended: it had said and done nothing for 1 seconds";
+    assert!(told.starts_with(expected) && told.contains("give a `timeout`"), "{told}");
+    assert_eq!(details(&result)["stalled"], true);
+    assert!(begin.elapsed() > Duration::from_secs(1), "{:?}", begin.elapsed());
+    assert_gone(&marker, Duration::ZERO);
+    // What an editor does that looks for its terminal where its errors go.
+    let looks = format!("(exec 0>&2; exec sleep {marker}); echo never");
+    let told = block_on(scratch.story(&looks));
+    assert!(told.contains("sleep in it waits for a terminal, and there is none."), "{told}");
+    let told = block_on(scratch.story("bash -c 'kill -STOP $$'; echo never"));
+    assert!(told.contains("bash in it is stopped."), "{told}");
+}
+
+fn no_standstill() {
+    // Long enough for a machine that has much to do.
+    let scratch = impatient(4);
+    block_on(async {
+        let speaks = "for i in 1 2 3 4 5 6 7 8; do echo $i; sleep 0.7; done";
+        let works = "while [ $SECONDS -lt 6 ]; do :; done; echo done";
+        let starts = "setsid sh -c 'while :; do sleep 0.02; done' >/dev/null & sleep 6; kill $!";
+        let calls = [(speaks, None), (works, None), (starts, None), ("sleep 5", Some(60))];
+        let scratch = &scratch;
+        let calls = calls.map(|(command, timeout)| async move {
+            let arguments = match timeout {
+                Some(seconds) => json!({ "command": command, "timeout": seconds }),
+                None => json!({ "command": command }),
+            };
+            told(&scratch.call(arguments, CancelSignal::never()).await)
+        });
+        let told = futures_util::future::join_all(calls).await;
+        assert_eq!(told, ["1\n2\n3\n4\n5\n6\n7\n8\n", "done\n", "(No output.)", "(No output.)"]);
+    });
+}
+
+/// A directory that was there when the session began, the tools in it, and its path.
+fn removed_directory() -> (Scratch, std::path::PathBuf) {
+    let mut scratch = Scratch::new();
+    let directory = scratch.path().join("project");
+    std::fs::create_dir(&directory).unwrap();
+    scratch.tool = bash(&directory);
+    assert_eq!(block_on(scratch.story("touch a; ls")), "a\n");
+    std::fs::remove_dir_all(&directory).unwrap();
+    (scratch, directory)
+}
+
+fn gone_directory() {
+    let (scratch, directory) = removed_directory();
+    let note = format!(
+        "The session's directory {} is gone, so the command ran in none",
+        directory.display()
+    );
+    let temp = std::env::temp_dir();
+    std::fs::create_dir_all(temp.join("canary")).unwrap();
+    let before = std::fs::read_dir(&temp).unwrap().count();
+    block_on(async {
+        let removes = "for at in canary {,../}{,../../}{,../../../../}canary; do rm -rf $at; done";
+        for command in [removes, "touch made", "mkdir -p x", "cat a", "git add ."] {
+            let told = scratch.story(command).await;
+            assert!(told.contains(&note), "{command}: {told}");
+            assert_eq!(told.starts_with("ERROR "), command != removes, "{command}: {told}");
+        }
+        // What names its place works.
+        for command in ["cd / && pwd", "(cd /; pwd)", "cd \"$PWD\" 2>/dev/null || cd / && pwd"] {
+            let told = scratch.story(command).await;
+            assert!(
+                told.contains("/\n\n[The session") && told.contains(&note),
+                "{command}: {told}"
+            );
+            assert!(!told.starts_with("ERROR "), "{command}: {told}");
+        }
+    });
+    // Nothing went, and nothing was left.
+    assert!(temp.join("canary").exists() && !directory.exists());
+    assert_eq!(std::fs::read_dir(&temp).unwrap().count(), before);
+}
+
+fn directory_is_back() {
+    let (scratch, directory) = removed_directory();
+    let tools = ["read", "write", "edit"].map(|name| tool(&directory, name, Default::default()));
+    let call = |at: usize, arguments: Value| {
+        let (context, _updates) = ToolContext::detached("1", CancelSignal::never());
+        told(&block_on(tools[at].call(arguments, context)))
+    };
+    let gone = call(0, json!({ "path": "a" }));
+    assert!(gone.contains(&format!("There is no {} either", directory.display())), "{gone}");
+    let place = directory.display();
+    let back = block_on(scratch.story(&format!("mkdir -p {place} && cd {place} && echo 1 > a")));
+    assert!(!back.starts_with("ERROR "), "{back}");
+    assert_eq!(block_on(scratch.story("pwd; cat a")), format!("{place}\n1\n"));
+    assert!(call(0, json!({ "path": "a" })).starts_with("1\n"));
+    let edits = [json!({ "oldText": "1", "newText": "2" })];
+    assert!(!call(2, json!({ "path": "a", "edits": edits })).starts_with("ERROR "));
+    std::fs::remove_dir_all(&directory).unwrap();
+    // It makes directories, this one too.
+    assert!(!call(1, json!({ "path": "b/c", "content": "3" })).starts_with("ERROR "));
+    assert_eq!(block_on(scratch.story("cat b/c")), "3");
 }
 
 /// Abandoned as the loop does it, after any time: no process, and no file.
@@ -446,9 +613,22 @@ fn dropped_call() {
         }
     });
     assert_gone(&marker, Duration::from_secs(5));
-    let logs = std::fs::read_dir(std::env::temp_dir()).unwrap().flatten();
-    let logs = logs.filter(|entry| entry.file_name().to_string_lossy().starts_with("agent-bash-"));
-    assert_eq!(logs.count(), 0);
+    let begin = Instant::now();
+    while let logs @ [_, ..] = &*logs(&std::env::temp_dir()) {
+        // One whose making was under way goes a moment later.
+        assert!(begin.elapsed() < Duration::from_secs(5), "{logs:?}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// The files of outputs below a directory.
+fn logs(directory: &Path) -> Vec<std::path::PathBuf> {
+    let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
+    let below = entries.map(|entry| entry.path()).flat_map(|path| match path.is_dir() {
+        true => logs(&path),
+        false => vec![path],
+    });
+    below.filter(|path| path.extension().is_some_and(|extension| extension == "log")).collect()
 }
 
 /// Ways out of a process group.

@@ -29,6 +29,7 @@ mod process_harmless;
 mod process_life;
 mod process_model;
 mod process_network;
+mod process_outputs;
 mod process_secrets;
 mod process_socket;
 mod process_stdio;

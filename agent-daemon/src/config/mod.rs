@@ -94,6 +94,8 @@ pub struct Configuration {
     pub listen: Vec<Endpoint>,
     /// Whether other machines may be let in.
     pub allow_remote: bool,
+    /// The user's cache directory, if there is one.
+    pub cache: Option<PathBuf>,
     /// The token's file; none when nothing that is listened on needs it.
     pub token_file: Option<PathBuf>,
     /// What is logged.
@@ -159,6 +161,7 @@ impl Configuration {
             cwd,
             stdio: flags.stdio,
             allow_remote: flags.allow_remote,
+            cache: around.directories.cache.clone(),
             token_file: token_file(flags.token_file, &listen, around)?,
             listen,
             log,

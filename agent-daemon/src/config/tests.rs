@@ -47,6 +47,7 @@ impl Scene {
             },
             directories: Directories {
                 config: Some(home.join("config")),
+                cache: Some(home.join("cache")),
                 state: Some(home.join("state")),
                 runtime: Ok(home.join("runtime")),
             },

@@ -271,6 +271,7 @@ async fn close_session(
     // In a task of its own: whoever asked may go away, and a session half closed would stay so.
     let closing = tokio::spawn(async move {
         session.settle().await;
+        session.remove_outputs().await;
         session.log.finish(Control::SessionClosed {});
         daemon.sessions.remove(&session);
         tracing::info!(session = %session.id, "session closed");

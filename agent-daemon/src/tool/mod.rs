@@ -19,14 +19,18 @@ mod file_locks;
 mod in_place;
 mod nearest;
 mod off_limits;
+mod outputs;
 mod policy;
 mod read;
 mod resolve;
+mod session_outputs;
 mod workspace;
 mod write;
 
 pub use bash::supervisor;
+pub use outputs::Outputs;
 pub use policy::{BashPolicy, BuiltIn, ToolPolicy};
+pub use session_outputs::SessionOutputs;
 pub use workspace::Workspace;
 
 /// At most this many lines go to the model at once.

@@ -2,7 +2,10 @@
 //!
 //! Owns: its shape and its defaults. Never: touches the file system; [`super::Workspace`] applies it.
 
-use std::{num::NonZeroUsize, path::PathBuf};
+use std::{
+    num::{NonZeroU32, NonZeroUsize},
+    path::PathBuf,
+};
 
 use agent_core::Limits;
 use serde::{Deserialize, Serialize};
@@ -24,6 +27,12 @@ pub struct ToolPolicy {
     /// How many calls of one answer may run at once, at least 1; the others wait in call order. 16
     /// if not given.
     pub max_parallel: NonZeroUsize,
+    /// For how many seconds a command without a `timeout` may say and do nothing before it is ended:
+    /// no output, and no processor time in any of its processes. 600 if not given; 0 for ever.
+    pub bash_stall: u32,
+    /// The most seconds that a command may be given with `timeout`; at least 1, and 7,200 if not
+    /// given.
+    pub bash_max_timeout: NonZeroU32,
 }
 
 impl Default for ToolPolicy {
@@ -33,6 +42,8 @@ impl Default for ToolPolicy {
             write_roots: None,
             bash: BashPolicy::default(),
             max_parallel: Limits::default().max_parallel,
+            bash_stall: 600,
+            bash_max_timeout: NonZeroU32::new(7_200).expect("it is not 0"),
         }
     }
 }
@@ -89,6 +100,8 @@ mod tests {
             ("bash = 'ask'", "unknown variant `ask`"),
             ("write_roots = '.'", "expected a sequence"),
             ("max_parallel = 0", "expected a nonzero"),
+            ("bash_max_timeout = 0", "expected a nonzero"),
+            ("bash_stall = 0.5", "expected u32"),
             ("max_parallel = -1", "invalid value: integer `-1`"),
         ];
         for (table, reason) in CASES {
@@ -100,7 +113,7 @@ mod tests {
     #[test]
     fn a_table_survives_a_round_trip() {
         let table = "allow = [\"read\", \"bash\"]\nwrite_roots = [\".\"]\nbash = \"deny\"\n\
-                     max_parallel = 4\n";
+                     max_parallel = 4\nbash_stall = 0\nbash_max_timeout = 60\n";
         let policy: ToolPolicy = toml::from_str(table).unwrap();
         assert_eq!(toml::to_string(&policy).unwrap(), table);
     }

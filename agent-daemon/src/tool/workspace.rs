@@ -6,11 +6,12 @@
 use std::{
     ffi::{OsStr, OsString},
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use agent_core::ToolError;
 
-use super::{off_limits, policy::ToolPolicy, resolve};
+use super::{Outputs, SessionOutputs, off_limits, policy::ToolPolicy, resolve};
 
 /// A session's directory and what its tools may touch.
 #[derive(Debug)]
@@ -20,6 +21,7 @@ pub struct Workspace {
     temp: PathBuf,
     policy: ToolPolicy,
     secret_variables: Vec<String>,
+    outputs: Arc<SessionOutputs>,
     /// Held by the call that looks for its file's queue; see [`super::file_locks`].
     pub(super) queueing: tokio::sync::Mutex<()>,
 }
@@ -30,7 +32,8 @@ pub(super) struct Target(pub(super) PathBuf);
 
 impl Workspace {
     /// A workspace in an absolute directory. `secret_variables` are the names of environment
-    /// variables that commands must not see, besides those that are secret anyway.
+    /// variables that commands must not see, besides those that are secret anyway. Outputs that are
+    /// too long are in the temp directory, as long as the workspace lives.
     pub fn new(directory: PathBuf, policy: ToolPolicy, secret_variables: Vec<String>) -> Self {
         Workspace {
             directory,
@@ -38,8 +41,14 @@ impl Workspace {
             temp: std::env::temp_dir(),
             policy,
             secret_variables,
+            outputs: Outputs::new(None).of_session("session"),
             queueing: Default::default(),
         }
+    }
+
+    /// Keeps outputs that are too long in these.
+    pub fn with_outputs(self, outputs: Arc<SessionOutputs>) -> Self {
+        Workspace { outputs, ..self }
     }
 
     /// The session's directory.
@@ -53,8 +62,8 @@ impl Workspace {
     }
 
     /// Where output that is too long for the model is put.
-    pub(super) fn temp(&self) -> &Path {
-        &self.temp
+    pub(super) fn outputs(&self) -> &Arc<SessionOutputs> {
+        &self.outputs
     }
 
     /// The absolute form of a path in a call: relative to the directory, `~` for the home.

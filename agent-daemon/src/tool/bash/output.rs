@@ -3,12 +3,15 @@
 //! Owns: the end of it for the model, and the file with all of it once that is too long.
 //! Never: leaves the file behind unless a result names it; keeps more than the tail in memory.
 
-use std::path::{Path, PathBuf};
+use std::{path::PathBuf, sync::Arc};
 
 use tokio::io::AsyncWriteExt;
 
 use super::{
-    super::{MAX_BYTES, MAX_LINES, boundary, counted, grouped},
+    super::{
+        MAX_BYTES, MAX_LINES, boundary, counted, grouped,
+        session_outputs::{OutputFile, Room, SessionOutputs},
+    },
     clean::Cleaner,
     tail::{Limit, Tail},
 };
@@ -19,12 +22,9 @@ const RESULT: Limit = Limit { lines: MAX_LINES, bytes: MAX_BYTES };
 /// What a progress update shows.
 const PROGRESS: Limit = Limit { lines: 40, bytes: 4 * 1024 };
 
-/// The file with the whole output grows no larger, lest one command fill the disk.
-const MAX_FILE: u64 = 256 * 1024 * 1024;
-
 /// The output so far.
 pub(super) struct Output {
-    directory: PathBuf,
+    outputs: Arc<SessionOutputs>,
     cleaner: Cleaner,
     tail: Tail,
     spill: Spill,
@@ -35,9 +35,19 @@ enum Spill {
     /// In the tail; it is short.
     None,
     /// In a file, which goes when this is dropped.
-    File { file: tokio::fs::File, path: tempfile::TempPath, written: u64 },
+    File(Box<Spilled>),
     /// Nowhere: the file could not be written.
     Failed { reason: String },
+}
+
+struct Spilled {
+    file: tokio::fs::File,
+    output: OutputFile,
+    written: u64,
+    /// There was no room for all of it.
+    is_cut: bool,
+    /// How many older outputs had to go, and the newest of them.
+    removed: (u64, PathBuf),
 }
 
 /// The output when there will be no more.
@@ -51,10 +61,10 @@ pub(super) struct Finished {
 }
 
 impl Output {
-    /// No output yet; a file would be made in this directory.
-    pub(super) fn new(directory: &Path) -> Self {
+    /// No output yet; if it gets long it joins the session's.
+    pub(super) fn new(outputs: Arc<SessionOutputs>) -> Self {
         Output {
-            directory: directory.to_owned(),
+            outputs,
             cleaner: Cleaner::default(),
             tail: Tail::new(MAX_BYTES),
             spill: Spill::None,
@@ -111,7 +121,7 @@ impl Output {
             return;
         }
         if fitted {
-            self.spill = Spill::begin(&self.directory).await;
+            self.spill = Spill::begin(self.outputs.clone()).await;
             self.spill.write(&before).await;
         }
         self.spill.write(text).await;
@@ -119,55 +129,75 @@ impl Output {
 }
 
 impl Spill {
-    async fn begin(directory: &Path) -> Self {
-        let directory = directory.to_owned();
-        let made = tokio::task::spawn_blocking(move || {
-            let builder = &mut tempfile::Builder::new();
-            builder.prefix("agent-bash-").suffix(".log").tempfile_in(directory)
-        });
-        match made.await {
-            Ok(Ok(file)) => {
-                let (file, path) = file.into_parts();
-                Spill::File { file: file.into(), path, written: 0 }
-            }
+    async fn begin(outputs: Arc<SessionOutputs>) -> Self {
+        match tokio::task::spawn_blocking(move || outputs.begin()).await {
+            Ok(Ok((output, file))) => Spill::File(Box::new(Spilled {
+                file: file.into(),
+                output,
+                written: 0,
+                is_cut: false,
+                removed: (0, PathBuf::new()),
+            })),
             Ok(Err(error)) => Spill::Failed { reason: error.to_string() },
             Err(error) => Spill::Failed { reason: error.to_string() },
         }
     }
 
     async fn write(&mut self, text: &str) {
-        let Spill::File { file, written, .. } = self else { return };
-        let room = usize::try_from(MAX_FILE - *written).unwrap_or(usize::MAX);
-        let text = &text[..boundary::floor(text, room)];
-        *written += text.len() as u64;
-        if let Err(error) = file.write_all(text.as_bytes()).await {
+        let Spill::File(spilled) = self else { return };
+        if let Err(error) = spilled.write(text).await {
             *self = Spill::Failed { reason: error.to_string() };
         }
     }
 
     /// Where all of it is, in words, and the file.
     async fn close(self) -> (String, Option<PathBuf>) {
-        let failed = |reason: &dyn std::fmt::Display| {
-            (format!("The rest could not be kept in a file: {reason}."), None)
-        };
-        let (mut file, path, written) = match self {
+        let spilled = match self {
             Spill::None => return (String::new(), None),
-            Spill::Failed { reason } => return failed(&reason),
-            Spill::File { file, path, written } => (file, path, written),
+            Spill::Failed { reason } => Err(reason),
+            Spill::File(mut spilled) => match spilled.file.flush().await {
+                Ok(()) => Ok(*spilled),
+                Err(error) => Err(error.to_string()),
+            },
         };
-        if let Err(error) = file.flush().await {
-            return failed(&error);
+        match spilled {
+            Ok(spilled) => spilled.keep(),
+            Err(reason) => (format!("The rest could not be kept in a file: {reason}."), None),
         }
-        let path = match path.keep() {
-            Ok(path) => path,
-            Err(error) => return failed(&error),
-        };
-        // A character that did not fit may leave the last few bytes free.
-        let part = match written > MAX_FILE - 4 {
-            true => format!("The first {} of it are in", counted(written, "byte")),
+    }
+}
+
+impl Spilled {
+    async fn write(&mut self, text: &str) -> std::io::Result<()> {
+        let Room { bytes, removed } = self.output.room(self.written, text.len() as u64);
+        if let Some(newest) = removed.last() {
+            self.removed = (self.removed.0 + removed.len() as u64, newest.clone());
+            let remove = move || removed.iter().for_each(|path| drop(std::fs::remove_file(path)));
+            // They are big, and a session that cannot remove them is no worse off than before.
+            let _ = tokio::task::spawn_blocking(remove).await;
+        }
+        let fits = boundary::floor(text, usize::try_from(bytes).unwrap_or(usize::MAX));
+        self.is_cut |= fits < text.len();
+        self.written += fits as u64;
+        self.file.write_all(&text.as_bytes()[..fits]).await
+    }
+
+    fn keep(self) -> (String, Option<PathBuf>) {
+        let limit = self.output.limit() / (1024 * 1024);
+        let path = self.output.keep();
+        let part = match self.is_cut {
+            true => format!("The first {} of it are in", counted(self.written, "byte")),
             false => "The whole output is in".into(),
         };
-        (format!("{part} {}", path.display()), Some(path))
+        let mut place = format!("{part} {}", path.display());
+        let (count, newest) = self.removed;
+        if count > 0 {
+            let (older, newest) = (counted(count, "older output"), newest.display());
+            place.push_str(&format!(
+                ". A session keeps {limit} MiB of them, so {older} went, up to {newest}"
+            ));
+        }
+        (place, Some(path))
     }
 }
 
@@ -175,15 +205,43 @@ impl Spill {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
-    use super::*;
+    use std::path::Path;
 
-    async fn finished(pieces: &[&[u8]]) -> (Finished, tempfile::TempDir) {
-        let scratch = tempfile::tempdir().unwrap();
-        let mut output = Output::new(scratch.path());
+    use super::*;
+    use crate::tool::Outputs;
+
+    const LIMIT: u64 = 1024 * 1024;
+
+    fn outputs() -> (Arc<SessionOutputs>, tempfile::TempDir) {
+        let cache = tempfile::tempdir().unwrap();
+        (SessionOutputs::limited(Outputs::new(Some(cache.path())), LIMIT), cache)
+    }
+
+    async fn finished(pieces: &[&[u8]]) -> (Finished, Arc<SessionOutputs>, tempfile::TempDir) {
+        let (outputs, cache) = outputs();
+        let mut output = Output::new(outputs.clone());
         for piece in pieces {
             output.feed(piece).await;
         }
-        (output.finish().await, scratch)
+        (output.finish().await, outputs, cache)
+    }
+
+    /// The files of the only session.
+    fn logs(cache: &Path) -> Vec<PathBuf> {
+        fn below(directory: &Path, logs: &mut Vec<PathBuf>) {
+            for entry in std::fs::read_dir(directory).into_iter().flatten() {
+                let path = entry.unwrap().path();
+                match path.is_dir() {
+                    true => below(&path, logs),
+                    false => logs.push(path),
+                }
+            }
+        }
+        let mut logs = Vec::new();
+        below(cache, &mut logs);
+        logs.retain(|path| path.extension().is_some_and(|extension| extension == "log"));
+        logs.sort();
+        logs
     }
 
     fn numbered(lines: usize) -> String {
@@ -194,10 +252,10 @@ mod tests {
     async fn a_short_output_is_all_there() {
         let exact = numbered(2_000);
         for text in ["", "a", "a\nb\n", "é", exact.as_str(), "x".repeat(MAX_BYTES).as_str()] {
-            let (finished, scratch) = finished(&[text.as_bytes()]).await;
+            let (finished, _outputs, cache) = finished(&[text.as_bytes()]).await;
             assert_eq!(finished.text, text);
             assert!(!finished.truncated && finished.file.is_none());
-            assert_eq!(std::fs::read_dir(scratch.path()).unwrap().count(), 0);
+            assert_eq!(std::fs::read_dir(cache.path()).unwrap().count(), 0);
         }
     }
 
@@ -206,7 +264,7 @@ mod tests {
         let text = numbered(5_000);
         for size in [1_000, 7_919, 1 << 20] {
             let pieces: Vec<&[u8]> = text.as_bytes().chunks(size).collect();
-            let (finished, _scratch) = finished(&pieces).await;
+            let (finished, _outputs, _cache) = finished(&pieces).await;
             let file = finished.file.unwrap();
             assert_eq!(std::fs::read_to_string(&file).unwrap(), text);
             let notice = format!(
@@ -219,30 +277,32 @@ mod tests {
 
     #[tokio::test]
     async fn a_long_line_keeps_its_end() {
-        let line = format!("{}end", "x".repeat(3_000_000));
-        let (finished, _scratch) = finished(&[line.as_bytes()]).await;
+        let line = format!("{}end", "x".repeat(800_000));
+        let (finished, _outputs, _cache) = finished(&[line.as_bytes()]).await;
         assert!(finished.text.contains("xend\n\n[The last 51,200 bytes of line 1 of 1 are shown."));
-        assert_eq!(finished.file.unwrap().metadata().unwrap().len(), 3_000_003);
+        assert_eq!(finished.file.unwrap().metadata().unwrap().len(), 800_003);
     }
 
     #[tokio::test]
     async fn a_dropped_output_leaves_no_file() {
-        let scratch = tempfile::tempdir().unwrap();
-        let mut output = Output::new(scratch.path());
+        let (outputs, cache) = outputs();
+        let mut output = Output::new(outputs.clone());
         output.feed(numbered(5_000).as_bytes()).await;
-        assert_eq!(std::fs::read_dir(scratch.path()).unwrap().count(), 1);
+        assert_eq!(logs(cache.path()).len(), 1);
         drop(output);
-        assert_eq!(std::fs::read_dir(scratch.path()).unwrap().count(), 0);
+        assert_eq!(logs(cache.path()).len(), 0);
     }
 
     #[tokio::test]
     async fn without_room_for_a_file_the_end_is_shown_all_the_same() {
-        let mut output = Output::new(Path::new("/nowhere/at/all"));
+        let (outputs, _cache) = outputs();
+        outputs.remove();
+        let mut output = Output::new(outputs);
         output.feed(numbered(5_000).as_bytes()).await;
         let finished = output.finish().await;
         assert!(finished.text.starts_with("3001\n"));
         assert!(
-            finished.text.contains("could not be kept in a file: No such file"),
+            finished.text.contains("could not be kept in a file: the session has ended"),
             "{}",
             finished.text
         );
@@ -250,9 +310,53 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_session_keeps_so_much_and_the_result_says_what_went() {
+        let (outputs, cache) = outputs();
+        let mut texts = Vec::new();
+        // 320 KiB each.
+        let piece = format!("{}\n", "x".repeat(1023)).repeat(32);
+        for _ in 0..5 {
+            let mut output = Output::new(outputs.clone());
+            for _ in 0..10 {
+                output.feed(piece.as_bytes()).await;
+            }
+            texts.push(output.finish().await.text);
+        }
+        let logs = logs(cache.path());
+        let names: Vec<_> = logs.iter().map(|path| path.file_name().unwrap()).collect();
+        assert_eq!(names, ["3.log", "4.log", "5.log"]);
+        let went = |text: &str| text.contains("went, up to");
+        assert_eq!(
+            texts.iter().map(|text| went(text)).collect::<Vec<_>>(),
+            [false, false, false, true, true]
+        );
+        let notice = format!(
+            "The whole output is in {}. A session keeps 1 MiB of them, so 1 older output went, up to {}]",
+            logs[2].display(),
+            logs[2].with_file_name("2.log").display()
+        );
+        assert!(texts[4].ends_with(&notice), "{}", &texts[4][texts[4].len() - 300..]);
+    }
+
+    #[tokio::test]
+    async fn one_output_that_is_too_long_keeps_its_beginning() {
+        let (outputs, _cache) = outputs();
+        let mut output = Output::new(outputs.clone());
+        let piece = format!("{}\n", "é".repeat(1023)).repeat(32);
+        for _ in 0..LIMIT / piece.len() as u64 {
+            output.feed(piece.as_bytes()).await;
+        }
+        output.feed(piece.as_bytes()).await;
+        let finished = output.finish().await;
+        let bytes = finished.file.unwrap().metadata().unwrap().len();
+        assert!((LIMIT - 1..=LIMIT).contains(&bytes), "{bytes}");
+        let part = format!("The first {} of it are in", counted(bytes, "byte"));
+        assert!(finished.text.contains(&part), "{}", &finished.text[finished.text.len() - 300..]);
+    }
+
+    #[tokio::test]
     async fn progress_is_the_last_few_lines() {
-        let scratch = tempfile::tempdir().unwrap();
-        let mut output = Output::new(scratch.path());
+        let mut output = Output::new(outputs().0);
         output.feed(numbered(100).as_bytes()).await;
         assert!(output.progress().starts_with("61\n") && output.progress().ends_with("100\n"));
     }

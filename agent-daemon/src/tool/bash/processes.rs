@@ -26,8 +26,13 @@ pub(super) const LOOK: Duration = Duration::from_millis(10);
 pub(super) struct Launch<'a> {
     pub(super) command: &'a str,
     pub(super) directory: &'a Path,
-    /// Environment variables that the command must not see.
+    /// What is removed before the command begins, with the directory in it: the command then runs in
+    /// none, and relative paths lead nowhere.
+    pub(super) vanishing: Option<tempfile::TempDir>,
+    /// Environment variables that the command must not see,
     pub(super) hidden: Vec<std::ffi::OsString>,
+    /// and those that it sees as they are here.
+    pub(super) variables: Vec<(String, std::ffi::OsString)>,
 }
 
 /// How a command ended.
@@ -79,6 +84,14 @@ impl Processes {
         }
     }
 
+    /// The process from which all of them descend, if they have not left it.
+    pub(super) fn root(&self) -> Pid {
+        match self {
+            Processes::Supervised(supervised) => supervised.root(),
+            Processes::Grouped(grouped) => grouped.group,
+        }
+    }
+
     /// Asks all of them to end.
     pub(super) async fn terminate(&mut self) {
         match self {
@@ -115,6 +128,8 @@ impl Grouped {
             .stderr(output)
             .process_group(0);
         let leader = prepared(program, &launch).spawn()?;
+        // Only a supervisor waits for this before the command begins.
+        drop(launch.vanishing);
         let group = id_of(&leader);
         Ok(Grouped { leader, group, ended: false, gone: false })
     }
@@ -147,12 +162,10 @@ impl Drop for Grouped {
 
 pub(super) fn prepared(mut program: Command, launch: &Launch<'_>) -> Command {
     program.current_dir(launch.directory);
-    // Git would open an editor, without a terminal, and wait for it for ever. This one accepts what
-    // git proposes at once.
-    program.env("GIT_EDITOR", "true");
     for variable in &launch.hidden {
         program.env_remove(variable);
     }
+    program.envs(launch.variables.iter().map(|(name, value)| (name, value)));
     program
 }
 

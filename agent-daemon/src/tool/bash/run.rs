@@ -1,6 +1,6 @@
 //! Watching one command from its start to the end of all its processes.
 //!
-//! Owns: the time limit, the abort, how long each gentler step may take, progress updates.
+//! Owns: its limits, the abort, how long each gentler step may take, progress updates.
 //! Never: waits for something that the command left behind, be it a process that holds on to the
 //! output or one that cannot be killed.
 
@@ -10,8 +10,10 @@ use agent_core::{ToolContext, ToolOutput};
 use tokio::{io::AsyncReadExt, net::unix::pipe, time::Instant};
 
 use super::{
+    activity,
     output::{Finished, Output},
     processes::{Change, Ending, Processes},
+    stall::{Stall, Standstill},
 };
 
 /// How long a command has, after being asked to end, before it is killed. Well within the grace
@@ -38,10 +40,23 @@ const CHUNK: usize = 64 * 1024;
 const PIPE: usize = 1024 * 1024;
 
 /// Why a command was ended.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) enum Cause {
     Aborted,
-    TimedOut,
+    /// After so long.
+    TimedOut(Duration),
+    StoodStill(Standstill),
+}
+
+/// How long a command may take.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Patience {
+    /// So long, whatever it does.
+    Until(Duration),
+    /// As long as it says or does something within such a time.
+    WhileBusy(Duration),
+    /// For ever.
+    Endless,
 }
 
 /// A command that ran.
@@ -85,6 +100,7 @@ struct Watch<'a> {
     interrupted: bool,
     left_running: bool,
     updates: Updates,
+    stall: Stall,
 }
 
 /// Waits for a command and all its processes.
@@ -92,11 +108,15 @@ pub(super) async fn watch(
     processes: Processes,
     mut pipe: pipe::Receiver,
     output: Output,
-    limit: Option<Duration>,
+    patience: Patience,
     context: &ToolContext,
 ) -> Ran {
     let begin = Instant::now();
-    let time_out = limit.map(|limit| begin + limit);
+    let (time_out, stall) = match patience {
+        Patience::Until(limit) => (Some((begin + limit, limit)), None),
+        Patience::WhileBusy(limit) => (None, Some(limit)),
+        Patience::Endless => (None, None),
+    };
     let mut watch = Watch {
         processes,
         output,
@@ -108,6 +128,7 @@ pub(super) async fn watch(
         interrupted: false,
         left_running: false,
         updates: Updates { next: begin, waiting: false },
+        stall: Stall::new(stall),
     };
     let mut chunk = vec![0; CHUNK];
     let mut open = true;
@@ -118,8 +139,8 @@ pub(super) async fn watch(
             () = context.signal.cancelled(), if may_interrupt => {
                 watch.interrupt(Cause::Aborted).await;
             }
-            () = until(time_out), if may_interrupt && watch.ending.is_none() => {
-                watch.interrupt(Cause::TimedOut).await;
+            limit = over(time_out), if may_interrupt && watch.ending.is_none() => {
+                watch.interrupt(Cause::TimedOut(limit)).await;
             }
             () = until(watch.step_ends) => {
                 if !watch.next_step().await {
@@ -133,6 +154,10 @@ pub(super) async fn watch(
                 Ok(count) if count > 0 => watch.said(&chunk[..count]).await,
                 _ => open = false,
             },
+            // Last: what has been said counts.
+            () = until(Some(watch.stall.due())), if may_interrupt && watch.ending.is_none() => {
+                watch.look(&pipe, &mut chunk).await;
+            }
         }
     }
     let still_running = watch.step != Step::Gone;
@@ -156,6 +181,17 @@ impl Watch<'_> {
         }
         self.cause = Some(cause);
         self.terminate().await;
+    }
+
+    /// Looks whether the command gets anywhere, and ends it if not.
+    async fn look(&mut self, pipe: &pipe::Receiver, chunk: &mut [u8]) {
+        let root = self.processes.root();
+        // It reads many files.
+        let activity = tokio::task::spawn_blocking(move || activity::look(root)).await;
+        self.drain(pipe, chunk).await;
+        if let Some(standstill) = self.stall.looked(activity.ok().flatten()) {
+            self.interrupt(Cause::StoodStill(standstill)).await;
+        }
     }
 
     async fn terminate(&mut self) {
@@ -211,6 +247,7 @@ impl Watch<'_> {
     async fn said(&mut self, bytes: &[u8]) {
         self.output.feed(bytes).await;
         self.updates.waiting = true;
+        self.stall.heard();
     }
 
     fn update(&mut self) {
@@ -229,6 +266,12 @@ impl Updates {
     fn due(&self) -> Option<Instant> {
         self.waiting.then_some(self.next)
     }
+}
+
+/// Waits until a time limit is over, and says which; for ever if there is none.
+async fn over(limit: Option<(Instant, Duration)>) -> Duration {
+    until(limit.map(|(end, _)| end)).await;
+    limit.map_or(Duration::MAX, |(_, limit)| limit)
 }
 
 /// Waits until then; for ever if there is no such time.

@@ -53,7 +53,7 @@ pub(super) struct Supervised {
 }
 
 impl Supervised {
-    pub(super) async fn start(launch: Launch<'_>, output: io::PipeWriter) -> io::Result<Self> {
+    pub(super) async fn start(mut launch: Launch<'_>, output: io::PipeWriter) -> io::Result<Self> {
         let mut program = Command::new(supervisor::own_program()?);
         program
             .arg0("supervisor")
@@ -74,6 +74,8 @@ impl Supervised {
             gone: false,
             ending: false,
         };
+        // Before it is told what to run, so that this begins nowhere.
+        drop(launch.vanishing.take());
         started.request(&launch).await?;
         let line = started.first_line().await?;
         match line.strip_prefix("failed ") {
@@ -108,6 +110,11 @@ impl Supervised {
                 Err(_) => self.wake(),
             }
         }
+    }
+
+    /// The supervisor, from which all of them descend.
+    pub(super) fn root(&self) -> Pid {
+        self.listed.pid()
     }
 
     /// Waits for the next change. Safe to drop and call again.
