@@ -351,8 +351,8 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use agent_core::{
-        Agent, BoxFuture, EndReason, ModelEnd, ModelError, ModelRequest, ModelSink, StopReason,
-        Usage,
+        Agent, BoxFuture, EndReason, ModelEnd, ModelError, ModelEvent, ModelRequest, ModelSink,
+        StopReason, Usage,
     };
 
     use super::*;
@@ -368,10 +368,11 @@ mod tests {
         fn respond<'a>(
             &'a self,
             _: ModelRequest,
-            _: ModelSink,
+            sink: ModelSink,
         ) -> BoxFuture<'a, Result<ModelEnd, ModelError>> {
-            Box::pin(async {
+            Box::pin(async move {
                 tokio::time::sleep(Duration::from_secs(3600)).await;
+                sink.send(ModelEvent::Text { index: 0, delta: "read".to_owned() }).await?;
                 Ok(ModelEnd { stop_reason: StopReason::Stop, usage: Usage::default() })
             })
         }

@@ -8,16 +8,8 @@ use support::process::{Home, finished};
 #[test]
 fn what_cannot_work_is_said_before_anything_starts() {
     let home = Home::new();
-    let configuration = |name: &str, text: &str| fs::write(home.work().join(name), text).unwrap();
-    configuration(
-        "key.toml",
-        "model = 'far/m'\n[providers.far]\napi = 'openai-completions'\n\
-         base_url = 'http://127.0.0.1:9/v1'\napi_key_env = 'FAR_KEY'\n",
-    );
-    configuration("typo.toml", "modle = 'far/m'\n");
+    fs::write(home.work().join("typo.toml"), "modle = 'far/m'\n").unwrap();
     let cases: &[(&[&str], &[&str])] = &[
-        (&["--stdio", "--model", "nowhere/x"], &["nowhere/x", "[providers.nowhere]", "--model"]),
-        (&["--stdio", "--config", "key.toml"], &["far/m", "FAR_KEY", "not set"]),
         (&["--stdio", "--config", "typo.toml"], &["typo.toml:1: `modle`: unknown field"]),
         (&["--stdio", "--config", "none.toml"], &["none.toml", "No such file"]),
         (&["--listen", "tcp:8.8.8.8:1"], &["--allow-remote"]),

@@ -261,7 +261,10 @@ mod tests {
     fn a_leaders_child_is_found_with_its_group() {
         use std::{io::BufRead, process::Stdio};
         let mut command = std::process::Command::new("setsid");
-        command.args(["sh", "-c", "set -m; sleep 1000 & echo $! $$; wait"]).stdout(Stdio::piped());
+        // Without a terminal not every `sh` gives a job a group of its own.
+        command
+            .args(["bash", "-c", "set -m; sleep 1000 & echo $! $$; wait"])
+            .stdout(Stdio::piped());
         let mut leader = command.spawn().unwrap();
         let mut line = String::new();
         let said = leader.stdout.take().unwrap();
