@@ -2,8 +2,8 @@
 //!
 //! Owns: the order in which calls take effect (1.5), the calls that wait aside (1.6), and their
 //! cancellation.
-//! Never: spawns a call that need not wait. Whatever a synchronous method does is done before the
-//! next frame is looked at.
+//! Never: spawns a call that need not wait. Whatever a method does that takes its turn is done
+//! before the next frame is looked at.
 
 use std::{any::Any, panic::AssertUnwindSafe, sync::Arc};
 
@@ -20,12 +20,15 @@ use crate::{
     caller::Caller,
     codec::{Frame, one_line},
     error::RpcError,
-    protocol::{CANCEL_REQUEST, EXIT, Initialize, Method, Subscribe},
+    protocol::{CANCEL_REQUEST, EXIT, FollowUp, Initialize, Method, Prompt, Steer, Subscribe},
     request::{Incoming, Request, names_id, parse},
 };
 
 /// Without an id, these would be carried out for nobody (1.4).
 const USELESS_WITHOUT_ID: [&str; 2] = [Initialize::NAME, Subscribe::NAME];
+
+/// What is said may have pictures, which take a while to look at. Nothing overtakes them (1.5).
+const IN_TURN: [&str; 3] = [Prompt::NAME, Steer::NAME, FollowUp::NAME];
 
 /// How many messages a peer may send before it shows the token that it needs.
 const STRANGE_MESSAGES: u32 = 32;
@@ -66,9 +69,9 @@ impl Calls {
         Calls { caller, tasks: JoinSet::new(), waiting: Vec::new(), strange_messages: 0 }
     }
 
-    /// Carries out what a frame asks for.
-    pub(crate) fn take(&mut self, frame: Frame<'_>) -> Then {
-        let then = self.take_in(frame);
+    /// Carries out what a frame asks for. Dropped in between, the call has had no effect.
+    pub(crate) async fn take(&mut self, frame: Frame<'_>) -> Then {
+        let then = self.take_in(frame).await;
         if !self.caller.is_authorized() {
             self.strange_messages += 1;
         }
@@ -79,7 +82,7 @@ impl Calls {
         }
     }
 
-    fn take_in(&mut self, frame: Frame<'_>) -> Then {
+    async fn take_in(&mut self, frame: Frame<'_>) -> Then {
         let text = match frame {
             Frame::Message(text) => text,
             Frame::NotText => {
@@ -103,11 +106,11 @@ impl Calls {
                 self.refuse(id, error);
                 Then::GoOn
             }
-            Incoming::Request(request) => self.request(&request),
+            Incoming::Request(request) => self.request(&request).await,
         }
     }
 
-    fn request(&mut self, request: &Request<'_>) -> Then {
+    async fn request(&mut self, request: &Request<'_>) -> Then {
         match &*request.method {
             EXIT => {
                 self.acknowledge(request.id);
@@ -120,12 +123,12 @@ impl Calls {
             method if !self.caller.is_authorized() && method != Initialize::NAME => {
                 request.id.inspect(|id| self.refuse(id, RpcError::Unauthorized));
             }
-            _ => self.call(request),
+            _ => self.call(request).await,
         }
         Then::GoOn
     }
 
-    fn call(&mut self, request: &Request<'_>) {
+    async fn call(&mut self, request: &Request<'_>) {
         let server = self.caller.server().clone();
         match server.methods.method_with_name(&request.method) {
             Some((method, MethodCallback::Sync(callback))) => {
@@ -138,6 +141,17 @@ impl Calls {
                     let call = || callback(Id::Null, params, usize::MAX, self.extensions());
                     std::panic::catch_unwind(AssertUnwindSafe(call))
                 });
+                let Some(id) = request.id else { return };
+                self.caller.outbox.answer(answer_of(method, id, response));
+            }
+            Some((method, MethodCallback::Async(callback))) if IN_TURN.contains(&method) => {
+                let span = tracing::debug_span!("call", method, id = request.id.map(shortened));
+                let params = Params::new(request.params).into_owned();
+                let connection = ConnectionId(self.caller.connection() as usize);
+                let extensions = self.extensions();
+                let call =
+                    async { callback(Id::Null, params, connection, usize::MAX, extensions).await };
+                let response = AssertUnwindSafe(call).catch_unwind().instrument(span).await;
                 let Some(id) = request.id else { return };
                 self.caller.outbox.answer(answer_of(method, id, response));
             }

@@ -313,7 +313,10 @@ impl<R: AsyncRead + Unpin> Input<R> {
                 caller.outbox.room().await;
                 self.decoder.set_max_message_bytes(max_message_bytes(caller));
                 let Some(frame) = self.decoder.next() else { break };
-                let then = frame.map(|frame| calls.take(frame));
+                let then = match frame {
+                    Ok(frame) => Ok(calls.take(frame).await),
+                    Err(error) => Err(error),
+                };
                 self.decoder.framing().inspect(|framing| caller.outbox.set_framing(*framing));
                 match then {
                     Err(error) => return Ending::Unreadable(error),
@@ -329,7 +332,10 @@ impl<R: AsyncRead + Unpin> Input<R> {
                 Err(error) => return Ending::PeerGone(error),
             }
         }
-        let then = self.decoder.finish().map(|frame| calls.take(frame));
+        let then = match self.decoder.finish() {
+            Some(frame) => Some(calls.take(frame).await),
+            None => None,
+        };
         self.decoder.framing().inspect(|framing| caller.outbox.set_framing(*framing));
         match then {
             Some(Then::Exit) => EXIT,

@@ -23,6 +23,7 @@ pub mod outbox;
 pub mod params;
 mod parent;
 pub mod paths;
+mod picture;
 pub mod protocol;
 pub mod request;
 pub mod run;

@@ -9,9 +9,6 @@ use std::{
 
 use support::process::{Home, ModelServer, finished};
 
-/// The base64 of the first bytes of a picture, enough to be taken for one.
-const PNG: &[u8] = b"\x89PNG\r\n\x1a\n";
-
 fn client(home: &Home, arguments: &[&str], stdin: impl Into<Stdio>) -> Command {
     let mut command = home.client_command(arguments);
     command.stdin(stdin).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -61,7 +58,7 @@ fn steering_and_following_up_take_it_as_well_and_pictures_do_not_push_it_out() {
     let home = Home::with_model(&model);
     let _daemon = home.daemon();
     std::fs::write(home.work().join("notes"), "piped").unwrap();
-    std::fs::write(home.work().join("a.png"), PNG).unwrap();
+    image::RgbImage::new(1, 1).save(home.work().join("a.png")).unwrap();
     let notes = || File::open(home.work().join("notes")).unwrap();
     for arguments in [
         &["steer", "--when-idle", "hold", "one"][..],

@@ -1,7 +1,11 @@
 //! The methods that start, feed, end and await runs (wire protocol, section 3).
 
+use std::io::Cursor;
+
 use agent_core::{Gate, ScriptedModel, Step};
-use serde_json::json;
+use base64::{Engine, prelude::BASE64_STANDARD};
+use image::{DynamicImage, ImageFormat};
+use serde_json::{Value, json};
 use support::daemon::{InMemory, Peer};
 
 /// A daemon whose first run waits at the gate, and a peer that has started it.
@@ -94,6 +98,71 @@ async fn at_idle_a_message_is_refused_held_or_starts_a_run_as_it_says() {
     let started = peer.ask("followUp", json!({ "input": "x", "whenIdle": "prompt" })).await;
     assert_eq!((&started["disposition"], &started["runId"]), (&json!("started"), &json!(1)));
     assert_eq!(started["position"], json!(null));
+}
+
+/// A picture in base64.
+fn picture(width: u32, height: u32, format: ImageFormat) -> String {
+    let mut bytes = Cursor::new(Vec::new());
+    DynamicImage::new_rgb8(width, height).write_to(&mut bytes, format).unwrap();
+    BASE64_STANDARD.encode(bytes.into_inner())
+}
+
+// 1.5: a picture takes a while to be looked at, and yet nothing overtakes it.
+#[tokio::test]
+async fn what_comes_after_a_picture_takes_effect_after_it() {
+    let gate = Gate::new();
+    let daemon = InMemory::new(ScriptedModel::new().answers([Step::Gate(gate)]));
+    let mut peer = daemon.connect();
+    let line = |method: &str, id: Option<u64>, params: Value| {
+        let mut call = json!({ "jsonrpc": "2.0", "method": method, "params": params });
+        id.inspect(|id| call["id"] = (*id).into());
+        format!("{call}\n")
+    };
+    let large = json!([{
+        "type": "image", "mimeType": "image/jpeg", "data": picture(3_000, 1_500, ImageFormat::Png),
+    }]);
+    let calls = [
+        line("prompt", Some(101), json!({ "input": large })),
+        line("steer", None, json!({ "input": large })),
+        line("steer", Some(102), json!({ "input": "b" })),
+        line("getState", Some(103), json!({})),
+        line("abort", Some(104), json!({})),
+    ];
+    peer.write(&calls.concat()).await;
+    assert_eq!(peer.answer(101).await.unwrap()["disposition"], "started");
+    assert_eq!(peer.answer(102).await.unwrap()["position"], 1, "also without an id");
+    let state = peer.answer(103).await.unwrap()["state"].take();
+    let sent = [&state["messages"][0]["content"][0], &state["steering"][0]["content"][0]];
+    for block in sent {
+        assert_eq!(block["mimeType"], "image/png", "what it is, and not what it was called");
+        let bytes = BASE64_STANDARD.decode(block["data"].as_str().unwrap()).unwrap();
+        let seen = image::load_from_memory(&bytes).unwrap();
+        assert_eq!((seen.width(), seen.height()), (2_000, 1_000));
+    }
+    assert_eq!(peer.answer(104).await.unwrap()["aborted"], true);
+}
+
+#[tokio::test]
+async fn a_picture_that_models_refuse_is_refused_by_all_that_take_input() {
+    let (_daemon, mut peer, _gate) = in_a_run().await;
+    let text = json!({ "type": "text", "text": "see" });
+    let no_picture = json!([text, { "type": "image", "mimeType": "image/png", "data": "eA==" }]);
+    let fits = picture(3, 2, ImageFormat::WebP);
+    let misnamed = json!([{ "type": "image", "mimeType": "image/png", "data": fits }]);
+    for method in ["prompt", "steer", "followUp"] {
+        let (code, data) = peer.refused(method, json!({ "input": no_picture })).await;
+        assert_eq!((code, &data["field"]), (-32602, &json!("input[1].data")), "{method}: {data}");
+        let params = match method {
+            "prompt" => json!({ "input": misnamed, "onBusy": "steer" }),
+            _ => json!({ "input": misnamed }),
+        };
+        peer.ask(method, params).await;
+    }
+    let state = peer.ask("getState", json!({})).await;
+    let expected = json!({ "type": "image", "mimeType": "image/webp", "data": fits });
+    for queued in [&state["state"]["steering"][1], &state["state"]["followUp"][0]] {
+        assert_eq!(queued["content"][0], expected, "byte for byte");
+    }
 }
 
 #[tokio::test]
@@ -257,7 +326,8 @@ async fn input_of_nothing_but_white_space_is_refused_wherever_input_is_taken() {
         }
     }
     // A picture speaks for itself, and text keeps the white space that it has.
-    let picture = json!({ "type": "image", "mimeType": "image/png", "data": "AA==" });
+    let data = picture(1, 1, ImageFormat::Png);
+    let picture = json!({ "type": "image", "mimeType": "image/png", "data": data });
     let input = json!([{ "type": "text", "text": " \n" }, picture]);
     peer.ask("steer", json!({ "input": input })).await;
     peer.ask("steer", json!({ "input": "  indented\n" })).await;

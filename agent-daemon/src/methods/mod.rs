@@ -1,8 +1,8 @@
 //! The method table: one short function per method.
 //!
 //! Owns: what each method does with its params.
-//! Never: waits, but in `waitForIdle`, `closeSession` and `shutdown`; so calls take effect in the
-//! order in which they arrive (1.5).
+//! Never: waits, but in `waitForIdle`, `closeSession` and `shutdown`, and for pictures to be looked
+//! at, which holds up the calls behind; so calls take effect in the order in which they arrive (1.5).
 
 use std::{future::Future, sync::Arc, time::Duration};
 
@@ -46,13 +46,13 @@ struct Call<'a> {
 pub fn table(daemon: Arc<Daemon>) -> RpcModule<Daemon> {
     let mut table = Table { module: RpcModule::from_arc(daemon) };
     table.add_read_by::<Initialize>(parse_initialize, initialize);
-    table.add_waiting::<Shutdown, _>(shutdown);
-    table.add::<Prompt>(prompt);
+    table.add_async::<Shutdown, _>(shutdown);
+    table.add_async::<Prompt, _>(prompt);
     table.add::<Continue>(|call, params| call.session(&params.session_id)?.continue_run());
-    table.add::<Steer>(|call, params| queue(call, Steer::NAME, QueueKind::Steering, params));
-    table.add::<FollowUp>(|call, params| queue(call, FollowUp::NAME, QueueKind::FollowUp, params));
+    table.add_async::<Steer, _>(steer);
+    table.add_async::<FollowUp, _>(follow_up);
     table.add::<Abort>(abort);
-    table.add_waiting::<WaitForIdle, _>(wait_for_idle);
+    table.add_async::<WaitForIdle, _>(wait_for_idle);
     table.add::<RemoveQueued>(remove_queued);
     table.add::<ClearQueues>(clear_queues);
     table.add::<GetState>(get_state);
@@ -64,7 +64,7 @@ pub fn table(daemon: Arc<Daemon>) -> RpcModule<Daemon> {
     table.add::<Reset>(reset);
     table.add::<CreateSession>(|call, params| call.daemon.sessions.create(&params));
     table.add::<ListSessions>(list_sessions);
-    table.add_waiting::<CloseSession, _>(close_session);
+    table.add_async::<CloseSession, _>(close_session);
     table.add::<Health>(|call, _| Ok(call.daemon.health(call.caller.server().connections())));
     table.add::<GetSchema>(|call, _| Ok(call.daemon.schema().document.clone()));
     table.module
@@ -107,9 +107,9 @@ async fn shutdown(
     ending.await.map_err(|error| RpcError::InternalError { problem: error.to_string() })
 }
 
-fn prompt(call: Call<'_>, params: PromptParams) -> Answer<Prompt> {
-    let session = call.session(&params.session_id)?;
-    let input = call.input(params.input, params.client_message_id)?;
+async fn prompt(daemon: Arc<Daemon>, caller: Arc<Caller>, params: PromptParams) -> Answer<Prompt> {
+    let session = daemon.sessions.get(params.session_id.as_deref())?;
+    let input = input(&caller, params.input, params.client_message_id).await?;
     let intent = Intent::Prompt { on_busy: params.on_busy.unwrap_or(OnBusy::Reject) };
     let QueueResult { disposition, run_id, message_id, seq, .. } =
         session.submit(Prompt::NAME, input, intent)?;
@@ -117,16 +117,47 @@ fn prompt(call: Call<'_>, params: PromptParams) -> Answer<Prompt> {
     Ok(PromptResult { disposition, run_id, message_id, seq })
 }
 
-fn queue(
-    call: Call<'_>,
+async fn steer(daemon: Arc<Daemon>, caller: Arc<Caller>, params: QueueParams) -> Answer<Steer> {
+    queue(&daemon, &caller, Steer::NAME, QueueKind::Steering, params).await
+}
+
+async fn follow_up(
+    daemon: Arc<Daemon>,
+    caller: Arc<Caller>,
+    params: QueueParams,
+) -> Answer<FollowUp> {
+    queue(&daemon, &caller, FollowUp::NAME, QueueKind::FollowUp, params).await
+}
+
+async fn queue(
+    daemon: &Daemon,
+    caller: &Caller,
     method: &'static str,
     queue: QueueKind,
     params: QueueParams,
 ) -> Result<QueueResult, RpcError> {
-    let session = call.session(&params.session_id)?;
-    let input = call.input(params.input, params.client_message_id)?;
+    let session = daemon.sessions.get(params.session_id.as_deref())?;
+    let input = input(caller, params.input, params.client_message_id).await?;
     let QueueParams { expected_run_id, when_idle, .. } = params;
     session.submit(method, input, Intent::Queue { queue, expected_run_id, when_idle })
+}
+
+/// What a client says, checked.
+async fn input(
+    caller: &Caller,
+    content: Content,
+    client_message_id: Option<String>,
+) -> Result<Input, RpcError> {
+    if let Some(id) = &client_message_id {
+        check_name("clientMessageId", id)?;
+    }
+    let content = input::checked(content.0).await?;
+    let origin = Origin {
+        client: caller.client().map(|name| name.to_string()).unwrap_or_default(),
+        connection: caller.connection(),
+        client_message_id,
+    };
+    Ok(Input { content, origin: Some(origin) })
 }
 
 fn abort(call: Call<'_>, params: AbortParams) -> Answer<Abort> {
@@ -284,23 +315,6 @@ impl Call<'_> {
     fn session(&self, id: &Option<String>) -> Result<Arc<Session>, RpcError> {
         self.daemon.sessions.get(id.as_deref())
     }
-
-    fn input(
-        &self,
-        content: Content,
-        client_message_id: Option<String>,
-    ) -> Result<Input, RpcError> {
-        if let Some(id) = &client_message_id {
-            check_name("clientMessageId", id)?;
-        }
-        let content = input::checked(content.0)?;
-        let origin = Origin {
-            client: self.caller.client().map(|name| name.to_string()).unwrap_or_default(),
-            connection: self.caller.connection(),
-            client_message_id,
-        };
-        Ok(Input { content, origin: Some(origin) })
-    }
 }
 
 fn check_name(field: &str, name: &str) -> Result<(), RpcError> {
@@ -341,8 +355,9 @@ impl Table {
         added.expect("each method is added once");
     }
 
-    /// Adds a method that waits aside. Its first step is done at once, too.
-    fn add_waiting<M: Method, F>(&mut self, method: fn(Arc<Daemon>, Arc<Caller>, M::Params) -> F)
+    /// Adds a method that may wait: aside, but for what has to take its turn. Its first step is done
+    /// at once, too.
+    fn add_async<M: Method, F>(&mut self, method: fn(Arc<Daemon>, Arc<Caller>, M::Params) -> F)
     where
         F: Future<Output = Answer<M>> + Send + 'static,
         M::Result: Clone + 'static,

@@ -14,6 +14,8 @@ use std::{
 use agent_core::{AssistantMessage, Block, Message, StopReason, ToolCall, Transcript};
 use serde_json::Value;
 
+use super::pictures::Pictures;
+
 /// One message, ready for a request.
 #[derive(Debug, PartialEq)]
 pub(super) enum Turn<'a> {
@@ -46,12 +48,6 @@ pub(super) enum Said<'a> {
     },
 }
 
-/// Stands where a picture was that this model cannot see.
-const UNSEEN: &str = "(a picture, left out since this model takes none)";
-
-/// Stands where a picture was that is too large for this model.
-const TOO_LARGE: &str = "(a picture, left out since it is too large for this model)";
-
 /// Both OpenAI and Anthropic take ids and names of this length.
 const LONGEST_ID: usize = 64;
 
@@ -62,11 +58,12 @@ pub(super) fn history<'a>(
     largest_picture: usize,
 ) -> Vec<Turn<'a>> {
     let mut ids = CallIds::default();
+    let mut pictures = Pictures::of(messages, largest_picture);
     let mut turns = Vec::with_capacity(messages.len());
     for message in messages.iter() {
         match &**message {
             Message::User(user) => {
-                let parts = parts(&user.content, largest_picture);
+                let parts = parts(&user.content, &mut pictures);
                 if !parts.is_empty() {
                     turns.push(Turn::User(parts));
                 }
@@ -80,7 +77,7 @@ pub(super) fn history<'a>(
             Message::ToolResult(result) => turns.push(Turn::ToolResult {
                 call_id: ids.of_result(&result.tool_call_id),
                 tool: allowed(&result.tool_name, "unknown"),
-                content: parts(&result.content, largest_picture),
+                content: parts(&result.content, &mut pictures),
                 is_error: result.is_error,
             }),
         }
@@ -88,19 +85,18 @@ pub(super) fn history<'a>(
     turns
 }
 
-fn parts(content: &[Block], largest_picture: usize) -> Vec<Part<'_>> {
-    content.iter().filter_map(|block| part(block, largest_picture)).collect()
+fn parts<'a>(content: &'a [Block], pictures: &mut Pictures) -> Vec<Part<'a>> {
+    content.iter().filter_map(|block| part(block, pictures)).collect()
 }
 
-fn part(block: &Block, largest_picture: usize) -> Option<Part<'_>> {
+fn part<'a>(block: &'a Block, pictures: &mut Pictures) -> Option<Part<'a>> {
     match block {
         Block::Text { text } if text.trim().is_empty() => None,
         Block::Text { text } => Some(Part::Text(text.into())),
-        Block::Image { mime_type, data } if data.len() <= largest_picture => {
-            Some(Part::Image { mime_type, data })
-        }
-        Block::Image { .. } if largest_picture == 0 => Some(Part::Text(UNSEEN.into())),
-        Block::Image { .. } => Some(Part::Text(TOO_LARGE.into())),
+        Block::Image { mime_type, data } => Some(match pictures.next(data) {
+            Ok(()) => Part::Image { mime_type, data },
+            Err(note) => Part::Text(note.into()),
+        }),
         Block::Thinking { .. } | Block::ToolCall(_) => None,
     }
 }
@@ -185,6 +181,7 @@ impl CallIds {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::pictures::{TOO_LARGE, UNSEEN};
     use crate::model::test_transcripts::{assistant, call, image, result, text, thinking, user};
 
     /// One line per turn.

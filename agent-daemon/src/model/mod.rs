@@ -23,6 +23,7 @@ mod offline;
 mod openai_completions;
 mod openai_responses;
 mod patience;
+mod pictures;
 mod provider;
 mod proxy;
 mod remote;

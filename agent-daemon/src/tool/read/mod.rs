@@ -12,7 +12,6 @@ use std::{
 };
 
 use agent_core::{Block, BoxFuture, Tool, ToolContext, ToolError, ToolOutput, ToolSpec};
-use base64::{Engine, prelude::BASE64_STANDARD};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -22,9 +21,9 @@ use super::{
     blocking::{self, Stop},
     counted, grouped, nearest,
 };
+use crate::picture::{self, Picture, PictureError};
 use window::{Window, WindowError, WindowSize};
 
-mod image;
 mod listing;
 mod window;
 
@@ -95,22 +94,48 @@ impl Tool for Read {
         Box::pin(async move {
             let arguments: Arguments = parse(arguments)?;
             let path = self.workspace.locate(&arguments.path);
-            blocking::run(&context.signal, move |stop| show(&path, &arguments, stop)).await?
+            let named = arguments.path.clone();
+            let shown = blocking::run(&context.signal, move |stop| show(&path, &arguments, stop));
+            let bytes = match shown.await?? {
+                Shown::Text(output) => return Ok(output),
+                Shown::Picture(bytes) => bytes,
+            };
+            tokio::select! {
+                picture = picture::from_bytes(bytes) => show_picture(&named, picture),
+                () = context.signal.cancelled() => Err(ToolError::new("Reading was aborted.")),
+            }
         })
     }
 }
 
-fn show(path: &Path, arguments: &Arguments, stop: &Stop) -> Result<ToolOutput, ToolError> {
+/// What is in a file.
+enum Shown {
+    Text(ToolOutput),
+    /// A picture's bytes, to be looked at.
+    Picture(Vec<u8>),
+}
+
+fn show(path: &Path, arguments: &Arguments, stop: &Stop) -> Result<Shown, ToolError> {
     let mut file = open(path, &arguments.path)?;
     let failed = |error| ToolError::new(format!("Cannot read {}: {error}.", arguments.path));
     let size = file.metadata().map_err(failed)?.len();
     let mut head = Vec::new();
-    (&mut file).take(image::MAGIC_BYTES).read_to_end(&mut head).map_err(failed)?;
+    (&mut file).take(picture::MAGIC_BYTES).read_to_end(&mut head).map_err(failed)?;
     file.rewind().map_err(failed)?;
-    match image::mime_type(&head) {
-        Some(mime_type) => show_image(file, mime_type, size, arguments),
-        None => show_text(file, size, arguments, stop),
+    if !picture::begins(&head) {
+        return show_text(file, size, arguments, stop).map(Shown::Text);
     }
+    let mut bytes = Vec::new();
+    file.take(picture::MAX_BYTES + 1).read_to_end(&mut bytes).map_err(failed)?;
+    if bytes.len() as u64 > picture::MAX_BYTES {
+        let (size, most) = (counted(size, "byte"), grouped(picture::MAX_BYTES));
+        let named = &arguments.path;
+        return Err(ToolError::new(format!(
+            "{named} is a picture that cannot be shown: it has {size}, and {most} are the most. \
+             Make a smaller copy and read that."
+        )));
+    }
+    Ok(Shown::Picture(bytes))
 }
 
 /// Opens a regular file, and nothing else: a FIFO would block, a device may act on being opened.
@@ -142,44 +167,26 @@ fn open(path: &Path, named: &str) -> Result<File, ToolError> {
     }
 }
 
-fn show_image(
-    file: File,
-    mime_type: &str,
-    size: u64,
-    arguments: &Arguments,
+fn show_picture(
+    named: &str,
+    picture: Result<Picture, PictureError>,
 ) -> Result<ToolOutput, ToolError> {
-    let named = &arguments.path;
-    let mut bytes = Vec::new();
-    file.take(image::MAX_BYTES + 1)
-        .read_to_end(&mut bytes)
-        .map_err(|error| ToolError::new(format!("Cannot read {named}: {error}.")))?;
-    let refused = |why: String| {
-        Err(ToolError::new(format!(
-            "{named} is an image ({mime_type}) that cannot be shown: {why}"
-        )))
-    };
-    if bytes.len() as u64 > image::MAX_BYTES {
-        return refused(format!(
-            "it has {}, and {} are the most. Make a smaller copy and read that.",
-            counted(size, "byte"),
-            grouped(image::MAX_BYTES),
-        ));
+    let Picture { block, mime_type, bytes, sides: (width, height), shrunk_from } = picture
+        .map_err(|error| {
+            let advice = match error {
+                PictureError::TooManyPixels { .. } => "Make a smaller copy and read that.",
+                _ => "Look at it with bash (file, xxd).",
+            };
+            ToolError::new(format!("{named} cannot be shown as a picture: it {error}. {advice}"))
+        })?;
+    let size = counted(bytes as u64, "byte");
+    let mut note = format!("{named}: {mime_type}, {width} x {height}, {size}");
+    // Whoever measures in the picture must know that it is not the file's.
+    if let Some((width, height)) = shrunk_from {
+        note.push_str(&format!("; made smaller, the file's is {width} x {height}"));
     }
-    let Some((width, height)) = image::dimensions(mime_type, &bytes) else {
-        return refused("it is cut short or damaged. Look at it with bash (file, xxd).".into());
-    };
-    if width.max(height) > image::MAX_SIDE {
-        return refused(format!(
-            "it is {width} x {height} pixels, and {} a side are the most. Make a smaller copy and \
-             read that.",
-            image::MAX_SIDE,
-        ));
-    }
-    let size = counted(bytes.len() as u64, "byte");
-    let note = format!("{named}: {mime_type}, {width} x {height}, {size}.");
-    let image = Block::image(mime_type, BASE64_STANDARD.encode(&bytes));
-    let output = ToolOutput { content: vec![Block::text(note), image], details: None };
-    output.with_details(json!({ "mimeType": mime_type, "size": bytes.len() }))
+    let output = ToolOutput { content: vec![Block::text(note + "."), block], details: None };
+    output.with_details(json!({ "mimeType": mime_type, "size": bytes }))
 }
 
 fn show_text(

@@ -5,9 +5,11 @@
 use std::os::unix::fs::symlink;
 
 use agent_core::CancelSignal;
+use base64::{Engine, prelude::BASE64_STANDARD};
 use proptest::prelude::*;
 
 use super::{super::boundary, *};
+use crate::picture::tests::png;
 
 struct Scratch(tempfile::TempDir);
 
@@ -182,47 +184,45 @@ async fn a_sparse_file_is_not_read_through() {
 
 #[tokio::test]
 async fn images_are_image_blocks() {
-    let png = |width: u32, height: u32| {
-        let head = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR";
-        let end = b"\x08\0\0\0\0crc!\0\0\0\0IEND\xaeB`\x82";
-        [&head[..], &width.to_be_bytes(), &height.to_be_bytes(), end].concat()
-    };
-    let sized = |size: usize| {
-        let mut large = png(2, 3);
-        large.resize(size, 0);
-        large
-    };
+    let fits = png(2_000, 1);
+    let mut large = png(2, 3);
+    large.resize(20 * 1024 * 1024 + 1, 0);
+    let mut vast = png(2, 3);
+    vast[16..24].copy_from_slice(&[0, 1, 0, 0, 0, 1, 0, 0]);
     let scratch = Scratch::new()
-        .with("picture.txt", png(8_000, 1))
-        .with("most.png", sized(3_932_160))
-        .with("large.png", sized(3_932_161))
-        .with("wide.png", png(1, 8_001))
-        .with("cut.png", &png(2, 3)[..30])
+        .with("picture.txt", &fits)
+        .with("wide.png", png(3_000, 1_500))
+        .with("large.png", large)
+        .with("vast.png", vast)
+        .with("cut.png", &fits[..40])
         .with("page", "GIF89a is how it begins.\n");
     let output = scratch.read(json!({"path": "picture.txt"})).await.unwrap();
-    let image = Block::image("image/png", BASE64_STANDARD.encode(png(8_000, 1)));
-    assert_eq!(output.content, [Block::text("picture.txt: image/png, 8000 x 1, 45 bytes."), image]);
+    let image = Block::image("image/png", BASE64_STANDARD.encode(&fits));
+    let note = format!("picture.txt: image/png, 2000 x 1, {} bytes.", fits.len());
+    assert_eq!(output.content, [Block::text(note), image]);
 
-    // What providers accept is measured in base64.
-    let output = scratch.read(json!({"path": "most.png"})).await.unwrap();
-    let Block::Image { data, .. } = &output.content[1] else { panic!("{output:?}") };
-    assert_eq!(data.len(), 5 * 1024 * 1024);
+    let output = scratch.read(json!({"path": "wide.png"})).await.unwrap();
+    let [Block::Text { text: note }, Block::Image { .. }] = &output.content[..] else {
+        panic!("{output:?}")
+    };
+    assert!(note.starts_with("wide.png: image/png, 2000 x 1000, "), "{note}");
+    assert!(note.ends_with(" bytes; made smaller, the file's is 3000 x 1500."), "{note}");
 
     const REFUSED: &[(&str, &str)] = &[
         (
             "large.png",
-            "(image/png) that cannot be shown: it has 3,932,161 bytes, and 3,932,160 are",
+            "is a picture that cannot be shown: it has 20,971,521 bytes, and 20,971,520 are the",
         ),
+        ("vast.png", "cannot be shown as a picture: it is damaged or cut short, as image/png: "),
+        ("cut.png", "cannot be shown as a picture: it is damaged or cut short, as image/png: "),
         (
-            "wide.png",
-            "(image/png) that cannot be shown: it is 1 x 8001 pixels, and 8000 a side are",
+            "page",
+            "cannot be shown as a picture: it has 26912 x 8307 pixels; 64000000 are the most.",
         ),
-        ("cut.png", "(image/png) that cannot be shown: it is cut short or damaged."),
-        ("page", "(image/gif) that cannot be shown: it is cut short or damaged."),
     ];
     for (path, told) in REFUSED {
         let story = scratch.story(json!({"path": path})).await;
-        assert!(story.starts_with(&format!("ERROR {path} is an image {told}")), "{story}");
+        assert!(story.starts_with(&format!("ERROR {path} {told}")), "{story}");
     }
 }
 
