@@ -11,6 +11,7 @@ use crate::{
     config::{Configuration, Flags, Surroundings},
     descriptors::keep_from_children,
     harmless::harmless,
+    memory::give_back,
     paths::Directories,
     run, schema,
 };
@@ -109,6 +110,7 @@ fn hide_memory() {
 }
 
 fn start(flags: Flags, place: Place) -> ExitCode {
+    give_back();
     hide_memory();
     keep_from_children();
     let variable = |name: &str| std::env::var(name).ok();

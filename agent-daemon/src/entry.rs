@@ -18,6 +18,8 @@ const OVERHEAD: usize = 96;
 pub(crate) struct Entry {
     /// The event's number.
     pub(crate) seq: u64,
+    /// What came before is nobody's any more: the transcript was emptied.
+    pub(crate) begins_anew: bool,
     bit: u32,
     /// `{"sessionId":"main","seq":42,"runId":1,"type":…}`, on one line.
     json: Box<str>,
@@ -36,8 +38,14 @@ impl Entry {
         let head = format!(r#"{{"sessionId":{session},"seq":{},"#, event.seq);
         let delta = has_delta(&event.kind).then(|| delta_in(rest)).flatten();
         let delta = delta.map(|range| range.start + head.len()..range.end + head.len());
-        let bit = bit_of(&event.kind);
-        Entry { seq: event.seq, bit, json: (head.clone() + rest).into(), rest: head.len(), delta }
+        Entry {
+            seq: event.seq,
+            begins_anew: matches!(event.kind, EventKind::Reset { .. }),
+            bit: bit_of(&event.kind),
+            rest: head.len(),
+            json: (head + rest).into(),
+            delta,
+        }
     }
 
     /// What keeping it costs, in bytes.

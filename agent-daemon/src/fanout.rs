@@ -117,6 +117,9 @@ struct Log {
     // Invariant: consecutive numbers, the last one being `head`.
     entries: VecDeque<Arc<Entry>>,
     head: u64,
+    /// The newest event that emptied the transcript. What came before is kept for nobody but those
+    /// who are reading it: it would fill memory, and a snapshot tells a newcomer more with less.
+    beginning: u64,
     /// The weight of all entries.
     weight: usize,
     /// The one frame that is larger than all that may wait and passes whole (4.6): its number and
@@ -154,6 +157,7 @@ impl EventLog {
         let log = Log {
             entries: VecDeque::new(),
             head: snapshot().seq,
+            beginning: 0,
             weight: 0,
             outsize: None,
             readers: HashMap::new(),
@@ -311,6 +315,9 @@ impl Log {
             self.readers.values_mut().for_each(Reader::lose);
         }
         self.head = entry.seq;
+        if entry.begins_anew {
+            self.beginning = entry.seq;
+        }
         self.weight += entry.weight();
         if entry.weight() > limits.backlog_bytes && !self.outsize_waits() {
             self.outsize = Some((entry.seq, entry.weight()));
@@ -346,7 +353,9 @@ impl Log {
     /// Drops the oldest entries that are over the bounds and that nobody needs.
     fn trim(&mut self, limits: &LogLimits) {
         while self.entries.len() > 1
-            && (self.entries.len() > limits.replay_events || self.weight > limits.replay_bytes)
+            && (self.entries.len() > limits.replay_events
+                || self.weight > limits.replay_bytes
+                || self.entries[0].seq < self.beginning)
         {
             // A reader whose filter lets little through may hold on to much that it will skip.
             let outsize = self.outsize.map_or(0, |(_, weight)| weight);

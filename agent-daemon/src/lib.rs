@@ -17,6 +17,7 @@ pub mod harmless;
 mod idempotency;
 pub mod instructions;
 pub mod logging;
+mod memory;
 pub mod methods;
 pub mod model;
 pub mod outbox;

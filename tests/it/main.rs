@@ -27,6 +27,7 @@ mod process_arguments;
 mod process_client;
 mod process_harmless;
 mod process_life;
+mod process_memory;
 mod process_model;
 mod process_network;
 mod process_outputs;

@@ -293,6 +293,26 @@ fn a_log_is_bounded_whoever_reads_it() {
 }
 
 #[test]
+fn what_came_before_a_reset_is_kept_for_nobody_but_those_who_are_reading_it() {
+    let feed = Feed::new(LogLimits::default());
+    feed.begin();
+    feed.say("a");
+    let mut reading = Client::subscribe(&feed, json!({ "fromSeq": 0 })).unwrap();
+    feed.publish(EventKind::Reset {});
+    let all =
+        ["subscribed events 3 1", "run_start 1", "message_start 2", "text_delta 3", "reset 4"];
+    assert_eq!(reading.take_all(), all);
+    assert_eq!(feed.log.lock().entries.len(), 1, "a screen needs the reset itself");
+    let mut late = Client::subscribe(&feed, json!({ "fromSeq": 2 })).unwrap();
+    assert_eq!(late.take_all(), ["subscribed snapshot 4 4"]);
+    let mut just_before = Client::subscribe(&feed, json!({ "fromSeq": 3 })).unwrap();
+    just_before.seq = 3;
+    assert_eq!(just_before.take_all(), ["subscribed events 4 4", "reset 4"]);
+    let log = feed.log.lock();
+    assert_eq!(log.weight, log.entries.iter().map(|entry| entry.weight()).sum::<usize>());
+}
+
+#[test]
 fn a_replay_of_all_that_is_held_is_not_held_against_the_reader() {
     let limits = LogLimits { replay_events: 1000, replay_bytes: 10_000, backlog_bytes: 10_000 };
     let feed = Feed::new(limits);
