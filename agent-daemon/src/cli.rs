@@ -11,7 +11,7 @@ use crate::{
     config::{Configuration, Flags, Surroundings},
     descriptors::keep_from_children,
     harmless::harmless,
-    memory::give_back,
+    memory::{give_back, give_back_at_rest},
     paths::Directories,
     run, schema,
 };
@@ -147,6 +147,7 @@ fn start(flags: Flags, place: Place) -> ExitCode {
         Ok(runtime) => runtime,
         Err(error) => return refuse(&format!("cannot start: {error}")),
     };
+    runtime.spawn(give_back_at_rest());
     let code = match runtime.block_on(run::run(configuration, &variable)) {
         Ok(code) => code,
         Err(error) => refuse(&error.to_string()),

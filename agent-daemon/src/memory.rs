@@ -17,6 +17,32 @@
 //! mimalloc gives back when something is allocated, and at rest nothing is. jemalloc would save a
 //! little more, and cost every fresh clone a minute and `make`, and every start half a MiB.
 
+use std::time::Duration;
+
+use tokio::sync::Notify;
+
+/// So long after the last run or `reset` it is looked for what can be given back: one look, however
+/// many of them end together.
+const REST: Duration = Duration::from_secs(1);
+
+/// Much may have become unused.
+static FREED: Notify = Notify::const_new();
+
+/// Says that much may have become unused: a run has ended, or a transcript was emptied.
+pub(crate) fn has_freed() {
+    FREED.notify_one();
+}
+
+/// Gives back what the thresholds leave: whole pages between pieces that are in use. Never completes.
+pub(crate) async fn give_back_at_rest() {
+    loop {
+        FREED.notified().await;
+        tokio::time::sleep(REST).await;
+        // Some milliseconds, in which other threads may wait for an arena. A panic is none of ours.
+        let _ = tokio::task::spawn_blocking(trim).await;
+    }
+}
+
 /// Has the allocator give back what is not used. To be called before there are other threads.
 pub(crate) fn give_back() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
@@ -32,6 +58,16 @@ pub(crate) fn give_back() {
         set(libc::M_ARENA_MAX, ARENAS);
         set(libc::M_TRIM_THRESHOLD, UNUSED_BYTES);
         set(libc::M_MMAP_THRESHOLD, OWN_PAGES_BYTES);
+    }
+}
+
+#[cfg_attr(all(target_os = "linux", target_env = "gnu"), expect(unsafe_code))]
+fn trim() {
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    // SAFETY: `malloc_trim` takes a number, and gives back pages that nothing is in, under the
+    // allocator's own locks.
+    unsafe {
+        libc::malloc_trim(0);
     }
 }
 

@@ -18,6 +18,7 @@ use crate::{
     fanout::{EventLog, LogLimits},
     idempotency::Idempotency,
     instructions::{SystemPrompt, for_other_tools},
+    memory::has_freed,
     model::{ModelCatalog, ModelUnavailable},
     protocol::{ContinueResult, QueueResult, SetConfigParams},
     tool::SessionOutputs,
@@ -299,7 +300,9 @@ fn note(session: &str, event: &Event) {
         EventKind::RunEnd { reason, error_message, .. } => {
             let error = error_message.as_deref();
             tracing::info!(session, run, seq = event.seq, ?reason, error, "run ended");
+            has_freed();
         }
+        EventKind::Reset {} => has_freed(),
         EventKind::Retry { attempt, delay_ms, error } => {
             tracing::warn!(
                 session,
