@@ -36,6 +36,8 @@ pub(super) struct Proxies {
     https: Option<Result<Proxy, String>>,
     /// Says no for the hosts of `NO_PROXY`.
     with_proxy: Matcher,
+    /// `NO_PROXY` holds `*`, which the matcher takes for names and not for addresses.
+    none_at_all: bool,
 }
 
 impl Proxies {
@@ -59,6 +61,7 @@ impl Proxies {
         Proxies {
             http: for_scheme("HTTP_PROXY").map(read),
             https: for_scheme("HTTPS_PROXY").map(read),
+            none_at_all: no_proxy.split(',').any(|entry| entry.trim() == "*"),
             with_proxy: Matcher::builder().all("http://proxy.invalid").no(no_proxy).build(),
         }
     }
@@ -82,8 +85,8 @@ impl Proxies {
     }
 
     fn is_excluded(&self, url: &Url) -> bool {
-        let address = url.as_str().parse();
-        address.is_ok_and(|address| self.with_proxy.intercept(&address).is_none())
+        let is_listed = |address| self.with_proxy.intercept(&address).is_none();
+        self.none_at_all || url.as_str().parse().is_ok_and(is_listed)
     }
 }
 
@@ -182,6 +185,8 @@ mod tests {
                 "the proxy socks5://p:1080 (from all_proxy)",
             ),
             (&[("ALL_PROXY", "p:1"), ("no_proxy", "example.com")], secure, "direct"),
+            (&[("ALL_PROXY", "p:1"), ("NO_PROXY", "*")], secure, "direct"),
+            (&[("ALL_PROXY", "p:1"), ("NO_PROXY", "x.org, * ")], "http://192.0.2.1:8/v1", "direct"),
             (
                 &[("ALL_PROXY", "p:1"), ("NO_PROXY", "other.com")],
                 secure,

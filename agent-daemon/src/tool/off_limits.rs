@@ -1,20 +1,27 @@
 //! Places where what is written makes other programs run something.
 //!
-//! Owns: which those are: git's own data, whatever name or link leads there, and `.agents`. Who may
-//! write there can run commands, through hooks or settings, although no command was allowed.
+//! Owns: which those are: git's own data, whatever name or link leads there, the user's settings of git
+//! and of this daemon, and `.agents`. Who may write there can run commands, through hooks or settings,
+//! although no command was allowed.
 //! Never: looks at what would be written.
 
 use std::{
     ffi::OsStr,
     fmt,
-    path::{Component, Path},
+    fs::{self, Metadata},
+    os::unix::fs::MetadataExt,
+    path::{Component, Path, PathBuf},
 };
+
+/// So many entries are looked at to see whether a file with several names has one that is off limits.
+const MAX_ENTRIES: usize = 20_000;
 
 /// Why nothing is written to a place. Reads on after `was not written:`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum OffLimits {
     Git,
     Agents,
+    Settings,
 }
 
 impl fmt::Display for OffLimits {
@@ -23,6 +30,10 @@ impl fmt::Display for OffLimits {
             OffLimits::Git => {
                 "it is, or would be, part of a git repository's own data, whose settings and hooks \
                  run commands. Say what should be changed there, so that a person can do it."
+            }
+            OffLimits::Settings => {
+                "it is, or would be, among the user's settings of git or of this daemon, which run \
+                 commands. Say what should be changed there, so that a person can do it."
             }
             OffLimits::Agents => {
                 "it is within `.agents`, which tells agents what to do and to run. Say what should \
@@ -42,6 +53,51 @@ pub(super) fn of(named: &Path, place: &Path) -> Option<OffLimits> {
     let mut above = place.ancestors().skip(1).filter(|above| !is_named_git(above));
     let mut is_git = || above.any(is_git_directory);
     reason.or_else(|| (would_be_git() || is_git()).then_some(OffLimits::Git))
+}
+
+/// The user's own settings that make git or this daemon run commands.
+pub(super) fn settings(home: Option<&Path>, config: Option<&Path>) -> Vec<PathBuf> {
+    let of_home = home.into_iter().flat_map(|home| {
+        [".gitconfig", ".config/git", ".config/agent-daemon"].map(|name| home.join(name))
+    });
+    let of_config =
+        config.into_iter().flat_map(|it| ["git", "agent-daemon"].map(|name| it.join(name)));
+    // Named as they are without symlinks, as places are.
+    let followed = |path: PathBuf| super::resolve::follow(&path).ok();
+    of_home.chain(of_config).filter_map(followed).collect()
+}
+
+/// Whether a file that has several names has one that is off limits. It is written where it lies, so
+/// that all of them show the change. Looks at what belongs to the repositories around `place` and
+/// `directory`; where that is too much to look at, it is taken to be so.
+pub(super) fn by_another_name(place: &Path, directory: &Path) -> Option<OffLimits> {
+    let file =
+        fs::symlink_metadata(place).ok().filter(|file| file.is_file() && file.nlink() > 1)?;
+    let around = place.ancestors().skip(1).chain(directory.ancestors());
+    let mut left = MAX_ENTRIES;
+    for (name, why) in [(".git", OffLimits::Git), (".agents", OffLimits::Agents)] {
+        for above in around.clone() {
+            if holds(&above.join(name), &file, &mut left) {
+                return Some(why);
+            }
+        }
+    }
+    None
+}
+
+/// Whether a file is below a directory, but for what git only keeps and never does.
+fn holds(directory: &Path, file: &Metadata, left: &mut usize) -> bool {
+    let Ok(entries) = fs::read_dir(directory) else { return false };
+    for entry in entries.flatten() {
+        *left = left.saturating_sub(1);
+        let Ok(found) = entry.metadata() else { continue };
+        let is_kept = ["objects", "refs", "logs"].iter().any(|name| entry.file_name() == *name);
+        let is_it = (found.dev(), found.ino()) == (file.dev(), file.ino());
+        if *left == 0 || is_it || (found.is_dir() && !is_kept && holds(&entry.path(), file, left)) {
+            return true;
+        }
+    }
+    false
 }
 
 fn by_name(path: &Path) -> Option<OffLimits> {
@@ -138,6 +194,46 @@ mod tests {
         }
         assert_eq!(of(Path::new(".git/config"), Path::new("/p/store/config")), GIT);
         assert_eq!(of(Path::new("a"), Path::new("/p/.git/config")), GIT);
+    }
+
+    #[test]
+    fn a_hard_link_to_what_is_off_limits_is_known() {
+        let scratch = tempfile::tempdir().unwrap();
+        let root = scratch.path();
+        let make = |path: &str, link: &str| {
+            fs::create_dir_all(root.join(path).parent().unwrap()).unwrap();
+            fs::write(root.join(path), "").unwrap();
+            fs::hard_link(root.join(path), root.join(link)).unwrap();
+        };
+        make("p/.git/config", "p/notes.txt");
+        make("p/.git/modules/m/hooks/post-checkout", "outside.txt");
+        make("p/.agents/skills/x/SKILL.md", "p/doc.md");
+        make("p/plain", "p/other");
+        fs::write(root.join("p/alone"), "").unwrap();
+        for (path, expected) in [
+            ("p/notes.txt", Some(OffLimits::Git)),
+            ("outside.txt", Some(OffLimits::Git)),
+            ("p/doc.md", Some(OffLimits::Agents)),
+            ("p/other", None),
+            ("p/alone", None),
+            ("p/none", None),
+        ] {
+            assert_eq!(by_another_name(&root.join(path), &root.join("p")), expected, "{path}");
+        }
+    }
+
+    #[test]
+    fn the_user_s_settings_are_found_behind_symlinks() {
+        let scratch = tempfile::tempdir().unwrap();
+        let root = scratch.path().canonicalize().unwrap();
+        fs::create_dir_all(root.join("real/git")).unwrap();
+        std::os::unix::fs::symlink(root.join("real"), root.join("config")).unwrap();
+        let found = settings(Some(&root.join("home")), Some(&root.join("config")));
+        for name in
+            ["home/.gitconfig", "home/.config/agent-daemon", "real/git", "real/agent-daemon"]
+        {
+            assert!(found.contains(&root.join(name)), "{name}: {found:?}");
+        }
     }
 
     #[test]

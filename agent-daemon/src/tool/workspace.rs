@@ -10,8 +10,14 @@ use std::{
 };
 
 use agent_core::ToolError;
+use etcetera::BaseStrategy;
 
-use super::{Outputs, SessionOutputs, off_limits, policy::ToolPolicy, resolve};
+use super::{
+    Outputs, SessionOutputs,
+    off_limits::{self, OffLimits},
+    policy::ToolPolicy,
+    resolve,
+};
 
 /// A session's directory and what its tools may touch.
 #[derive(Debug)]
@@ -100,13 +106,24 @@ impl Workspace {
         if !roots.iter().any(|root| place.starts_with(root)) {
             return Err(ToolError::new(outside(path, &place, &roots)));
         }
-        match off_limits::of(Path::new(path), &place) {
+        match self.off_limits(path, &place) {
             Some(why) => {
                 let leads = leads(path, &place);
                 Err(ToolError::new(format!("{path}{leads} was not written: {why}")))
             }
             None => Ok(Target(place)),
         }
+    }
+
+    fn off_limits(&self, path: &str, place: &Path) -> Option<OffLimits> {
+        let config = etcetera::choose_base_strategy().ok().map(|user| user.config_dir());
+        let settings = || {
+            let settings = off_limits::settings(self.home.as_deref(), config.as_deref());
+            settings.iter().any(|it| place.starts_with(it)).then_some(OffLimits::Settings)
+        };
+        off_limits::of(Path::new(path), place)
+            .or_else(settings)
+            .or_else(|| off_limits::by_another_name(place, &self.directory))
     }
 
     fn write_roots(&self) -> Vec<PathBuf> {

@@ -10,6 +10,10 @@ use rustix::process::Pid;
 pub(super) struct Activity {
     /// Processor time, in clock ticks, with that of children that have ended.
     pub(super) ticks: u64,
+    /// Nanoseconds on a processor of those that live, and their numbers: one that works a little now
+    /// and then, or starts what ends soon, may not come to a whole tick for minutes. None where the
+    /// kernel does not count them.
+    pub(super) fine: Vec<(i32, u64)>,
     /// The name of one that waits for a terminal: it is stopped because it may not have the one that
     /// it wants, or has taken its output for one.
     pub(super) wants_terminal: Option<String>,
@@ -26,7 +30,17 @@ pub(super) fn look(root: Pid) -> Option<Activity> {
         let stat = pid.and_then(|pid| std::fs::read(format!("/proc/{pid}/stat")).ok());
         all.extend(stat.and_then(|stat| parse(&stat)));
     }
-    (!all.is_empty()).then(|| gather(root, &all, reads_its_output))
+    (!all.is_empty()).then(|| gather(root, &all, reads_its_output, nanoseconds))
+}
+
+/// How long the threads of a process have been on a processor.
+fn nanoseconds(pid: i32) -> u64 {
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let of_thread = |thread: std::fs::DirEntry| {
+        let text = std::fs::read_to_string(thread.path().join("schedstat")).ok()?;
+        text.split_ascii_whitespace().next()?.parse::<u64>().ok()
+    };
+    threads.filter_map(of_thread).sum()
 }
 
 /// Whether a process would read from the pipe that its errors go to. An editor without a terminal on
@@ -46,13 +60,22 @@ fn reads_its_output(pid: i32) -> bool {
         && flags().is_some_and(|flags| flags & access == write_only)
 }
 
-fn gather(root: i32, all: &[Process], reads_its_output: impl Fn(i32) -> bool) -> Activity {
+fn gather(
+    root: i32,
+    all: &[Process],
+    reads_its_output: impl Fn(i32) -> bool,
+    nanoseconds: impl Fn(i32) -> u64,
+) -> Activity {
     let mut activity = Activity::default();
     let is_first = |process: &&Process| process.pid == root || process.group == root;
     let mut open: Vec<&Process> = all.iter().filter(is_first).collect();
     let mut seen: Vec<i32> = open.iter().map(|process| process.pid).collect();
     while let Some(process) = open.pop() {
         activity.ticks += process.ticks;
+        // A supervisor is woken by us, which is no work of the command's.
+        if process.pid != root {
+            activity.fine.push((process.pid, nanoseconds(process.pid)));
+        }
         // The root may be a supervisor, which the command can stop, but which is no part of it.
         if process.state == b'T' && process.pid != root {
             activity.stopped.get_or_insert_with(|| process.name.clone());
@@ -70,6 +93,8 @@ fn gather(root: i32, all: &[Process], reads_its_output: impl Fn(i32) -> bool) ->
             }
         }
     }
+    // `/proc` promises no order.
+    activity.fine.sort_unstable();
     activity
 }
 
@@ -155,13 +180,17 @@ mod tests {
             process("8 (left) S 1 5 5 0 -1 0 0 0 0 0 10000 0 0 0"),
             process("9 (vim) T 1 9 9 34816 6 0 0 0 0 0 100000 0 0 0"),
         ];
-        let activity = gather(5, &all, |_| false);
+        let none = |_| 0;
+        let activity = gather(5, &all, |_| false, |pid| u64::from(pid == 6) * 17);
         let vi = Some("vi".to_owned());
-        assert_eq!(activity, Activity { ticks: 11_112, wants_terminal: vi.clone(), stopped: vi });
+        let fine = vec![(6, 17), (7, 0), (8, 0)];
+        let expected =
+            Activity { ticks: 11_112, fine, wants_terminal: vi.clone(), stopped: vi.clone() };
+        assert_eq!(activity, expected);
         // In the foreground it was stopped by someone, and does not want the terminal.
         let foreground = process("7 (vi) T 5 7 7 34816 7 0 0 0 0 0 0 0 0 0");
-        assert_eq!(gather(5, &[foreground], |_| false).wants_terminal, None);
-        let bash = gather(5, &all[..2], |pid| pid == 6).wants_terminal;
+        assert_eq!(gather(5, &[foreground], |_| false, none).wants_terminal, None);
+        let bash = gather(5, &all[..2], |pid| pid == 6, none).wants_terminal;
         assert_eq!(bash.as_deref(), Some("bash"));
     }
 
