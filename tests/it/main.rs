@@ -22,6 +22,7 @@ mod interleavings;
 mod lifecycle;
 mod listeners;
 mod models;
+mod pages;
 mod peers;
 mod process_arguments;
 mod process_client;
