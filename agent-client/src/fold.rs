@@ -77,7 +77,7 @@ impl Cursor {
         if seq <= self.seq {
             return Step::Known;
         }
-        // 4.4: where numbers were merged or filtered, the frame says what came before it. Merged
+        // W4.4: where numbers were merged or filtered, the frame says what came before it. Merged
         // deltas that we know in part cannot be told apart, so an older number is a gap as well.
         if frame.prev_seq.unwrap_or(seq - 1) != self.seq {
             return Step::Gap;

@@ -2,7 +2,7 @@
 //!
 //! Owns: the public calls. Each is one atomic step under the agent's lock, returns at once and says
 //! with `seq` where among the events it took effect.
-//! Never: waits inside a step. Runs live in tasks of their own (5.8).
+//! Never: waits inside a step. Runs live in tasks of their own (C5.8).
 
 use std::{future::Future, sync::Arc};
 
@@ -111,7 +111,7 @@ impl Agent {
         })
     }
 
-    /// Runs again without a new message (5.6).
+    /// Runs again without a new message (C5.6).
     ///
     /// # Errors
     /// A run is active, or there is nothing to answer.
@@ -290,7 +290,7 @@ impl Agent {
     fn start(&self, core: &mut Core, messages: Vec<Arc<Message>>) -> RunHandle {
         let (run_id, cancel) =
             core.slot.begin().expect("the caller has seen that no run is active");
-        // Taken before `run_start` is published, so that no listener can change it. (5.2)
+        // Taken before `run_start` is published, so that no listener can change it. (C5.2)
         let mut context = core.feed.state().messages.clone();
         context.extend(messages.iter().cloned());
         let kind = EventKind::RunStart { messages: messages.clone() };

@@ -1,7 +1,7 @@
 //! The turns of one run.
 //!
 //! Owns: the order of what a run does, from `run_start` to `run_end`, and its own context.
-//! Never: touches state but by publishing, or reads a queue outside a boundary (contract, 8.2).
+//! Never: touches state but by publishing, or reads a queue outside a boundary (C8.2).
 
 use std::sync::Arc;
 
@@ -32,7 +32,7 @@ pub(crate) struct RunTask {
     usage: Usage,
     /// The number of the newest event that this run published.
     published: u64,
-    /// What has begun and not ended; a panic of the loop must not leave it so. (5.8)
+    /// What has begun and not ended; a panic of the loop must not leave it so. (C5.8)
     unfinished: Unfinished,
 }
 
@@ -120,7 +120,7 @@ impl RunTask {
         }
     }
 
-    /// Clears the run's own slot, publishes its `run_end` and waits for every listener. (5.3)
+    /// Clears the run's own slot, publishes its `run_end` and waits for every listener. (C5.3)
     async fn settle(&mut self, ending: Ending) -> RunResult {
         let Ending { reason, error_message } = ending;
         let (id, signal, usage) = (self.id, self.cancel.signal(), self.usage);
@@ -138,12 +138,12 @@ impl RunTask {
         }
     }
 
-    /// Takes the steering that is there before the first request, unless already aborted. (7.2)
+    /// Takes the steering that is there before the first request, unless already aborted. (C7.2)
     async fn begin_first_turn(&mut self) -> Result<(), EndReason> {
         self.begin_turn(|core, id| core.slot.take_first(id)).await
     }
 
-    /// The boundary: cancellation, hook, turn limit, steering, follow-ups, in this order. (8.2)
+    /// The boundary: cancellation, hook, turn limit, steering, follow-ups, in this order. (C8.2)
     async fn begin_next_turn(
         &mut self,
         finished: FinishedTurn,
@@ -226,7 +226,7 @@ impl RunTask {
         Ok((FinishedTurn { turn, message, results, messages }, boundary))
     }
 
-    /// The answer joins the transcript. One that failed or was aborted closes input first. (8.5)
+    /// The answer joins the transcript. One that failed or was aborted closes input first. (C8.5)
     async fn join_answer(
         &mut self,
         answered: stream::Answered,
@@ -304,7 +304,7 @@ impl RunTask {
         let publisher = self.publisher.clone();
         let aborted = {
             let mut core = publisher.lock();
-            // A turn that was aborted closes input before its `turn_end`. (8.5)
+            // A turn that was aborted closes input before its `turn_end`. (C8.5)
             let aborted = self.cancel.is_cancelled();
             let stop_reason = match aborted {
                 true => StopReason::Aborted,
@@ -326,7 +326,7 @@ impl RunTask {
     }
 
     /// Ends a turn that failed or was aborted and has no further message: input closes before
-    /// `turn_end`. (8.5)
+    /// `turn_end`. (C8.5)
     async fn end_turn_early(&mut self, ending: Ending, usage: Usage) -> Ending {
         let reason = self.close(ending.reason);
         let stop_reason = stop_reason_of(reason);
@@ -359,7 +359,7 @@ impl RunTask {
         self.unfinished.message = false;
     }
 
-    /// Publishes an event of this run and waits until every listener has finished with it. (6.1)
+    /// Publishes an event of this run and waits until every listener has finished with it. (C6.1)
     pub(crate) async fn publish(&mut self, kind: EventKind) {
         let publisher = self.publisher.clone();
         self.publish_in(&mut publisher.lock(), kind);

@@ -225,7 +225,7 @@ impl Answer {
     }
 
     /// The content of a message that did not finish: its calls never ran and would stay without
-    /// results, and a half-made thought has no valid signature. (5.7, 7.3)
+    /// results, and a half-made thought has no valid signature. (C5.7, C7.3)
     pub(crate) fn finish_without_calls(self) -> Vec<Block> {
         let mut content = self.finish();
         content.retain(|block| !matches!(block, Block::ToolCall(_)));
@@ -343,7 +343,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-        // 4.4, 3.2
+        // C4.4, C3.2
         #[test]
         fn what_the_loop_gathers_is_what_the_reducer_shows(events in vec(event(), 0..40)) {
             let (mut answer, mut state) = (Answer::new(1 << 20), running());
@@ -378,7 +378,7 @@ mod tests {
         }
     }
 
-    // 5.7, 7.3
+    // C5.7, C7.3
     #[test]
     fn a_message_that_did_not_finish_has_no_calls() {
         let mut answer = Answer::new(100);
@@ -388,7 +388,7 @@ mod tests {
         assert_eq!(answer.finish_without_calls(), [Block::text("let me")]);
     }
 
-    // 11.2
+    // C11.2
     #[test]
     fn ten_thousand_calls_with_one_id_are_told_apart_in_no_time_and_more_are_refused() {
         let mut answer = Answer::new(1 << 20);
@@ -409,7 +409,7 @@ mod tests {
         ModelEvent::ToolCall { index, id, name, delta }
     }
 
-    // 5.7
+    // C5.7
     #[test]
     fn everything_that_an_answer_holds_counts() {
         let thought = |delta: &str| ModelEvent::Thinking { index: 1, delta: delta.to_owned() };
@@ -445,7 +445,7 @@ mod tests {
         }
     }
 
-    // 11.1
+    // C11.1
     #[test]
     fn arguments_are_an_object_or_the_text_that_they_are() {
         let nested =

@@ -1,7 +1,7 @@
 //! Running code that is not ours: models, tools, hooks and listeners.
 //!
 //! Owns: panics as values, tasks that end with their owner, and the knowledge of which agents'
-//! code the current task is running, so that waiting for oneself is an error and not a hang (5.5).
+//! code the current task is running, so that waiting for oneself is an error and not a hang (C5.5).
 
 use std::{
     any::Any,

@@ -10,7 +10,7 @@ pub struct Busy {
     pub run_id: RunId,
 }
 
-/// The run that was meant is not the one that is active. (8.8)
+/// The run that was meant is not the one that is active. (C8.8)
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("run {expected} is not active; {}", self.active())]
 pub struct WrongRun {

@@ -1,7 +1,7 @@
 //! Everything that can happen to an agent, as every listener and every client sees it.
 //!
-//! Owns: the one vocabulary from the core to the wire (contract, section 3).
-//! Never: repeats a partial message or the transcript; an event holds only what is new (3.2).
+//! Owns: the one vocabulary from the core to the wire (C3).
+//! Never: repeats a partial message or the transcript; an event holds only what is new (C3.2).
 
 use std::{fmt, sync::Arc};
 

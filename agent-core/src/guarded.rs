@@ -109,7 +109,7 @@ impl Core {
     }
 
     /// Releases the slot and publishes the run's one `run_end`, in one step: no other run can
-    /// begin in between. (5.3, 5.4)
+    /// begin in between. (C5.3, C5.4)
     pub(crate) fn end_run(
         &mut self,
         id: RunId,

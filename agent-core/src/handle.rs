@@ -1,6 +1,6 @@
 //! A run from the outside: its handle and what it came to.
 //!
-//! Owns: that awaiting a run inside its own code is an error and not a hang (contract, 5.5).
+//! Owns: that awaiting a run inside its own code is an error and not a hang (C5.5).
 //! Never: keeps the run; dropping a handle changes nothing.
 
 use std::{
@@ -36,7 +36,7 @@ pub struct RunResult {
     pub usage: Usage,
 }
 
-/// A run that was started. Awaiting it gives the result; dropping it changes nothing (5.8).
+/// A run that was started. Awaiting it gives the result; dropping it changes nothing (C5.8).
 pub struct RunHandle {
     run_id: RunId,
     seq: u64,
@@ -77,7 +77,7 @@ impl Future for RunHandle {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         match Pin::new(&mut self.result).poll(context) {
             Poll::Ready(result) => Poll::Ready(result.map_err(|_| WaitError::RuntimeGone)),
-            // 5.5: it would wait for the very listener that is polling it.
+            // C5.5: it would wait for the very listener that is polling it.
             Poll::Pending if is_code_of(self.publisher.id()) => {
                 Poll::Ready(Err(WaitError::WaitsForItself))
             }

@@ -1,6 +1,6 @@
 //! Hooks: where an embedding program may look into a run and change its course.
 //!
-//! Owns: the [`Hooks`] trait and what its methods are given and may answer (contract, section 10).
+//! Owns: the [`Hooks`] trait and what its methods are given and may answer (C10).
 //! Never: runs; the loop and the tool batch call it, each call in a task of its own.
 
 use std::sync::Arc;

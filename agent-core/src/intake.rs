@@ -1,6 +1,6 @@
 //! Taking input in: what a user means by it, where it goes, and what became of it.
 //!
-//! Owns: the one decision between a run, a queue, waiting and refusal (contract, 8.7 and 8.8).
+//! Owns: the one decision between a run, a queue, waiting and refusal (C8.7 and C8.8).
 //! Never: starts a run; [`Agent`](crate::Agent) does, in the same step.
 
 use std::sync::Arc;
@@ -113,7 +113,7 @@ impl Core {
                 if self.slot.accepting().is_some() {
                     return Ok(Place::Queue(queue));
                 }
-                // Held or prompted, it would land in another run than the one that was meant. (8.8)
+                // Held or prompted, it would land in another run than the one that was meant. (C8.8)
                 if expected_run_id.is_some() {
                     return Err(SubmitError::NotRunning);
                 }

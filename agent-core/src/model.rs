@@ -18,7 +18,7 @@ use crate::{BoxFuture, CancelSignal, StopReason, Transcript, Usage};
 ///
 /// The future runs in a task of its own. It is dropped, at its next await, when the run is aborted:
 /// dropping must close the connection, so that the provider stops billing. A model may block, spin,
-/// flood or panic; the run survives all of them (contract 5.7, 7.6).
+/// flood or panic; the run survives all of them (C5.7, C7.6).
 pub trait Model: Send + Sync + 'static {
     /// The model's name as `PROVIDER/ID`; shown in `config` and kept in each answer.
     fn name(&self) -> &str;

@@ -1,7 +1,7 @@
 //! The event FIFO: number, reduce, deliver.
 //!
 //! Owns: the order of events. An event is numbered and reduced when it is published, in the same
-//! step that made it true, and delivered to every listener before the next one is (5.4, 6.1, 6.2).
+//! step that made it true, and delivered to every listener before the next one is (C5.4, C6.1, C6.2).
 //! Never: holds the agent's lock across an await, or spawns a task per event. Whoever finds the
 //! FIFO untended delivers until it is empty.
 
@@ -202,7 +202,7 @@ impl Publisher {
                     core.feed.delivering = false;
                     break;
                 };
-                // Those of this moment: changes take effect from the next event. (6.1)
+                // Those of this moment: changes take effect from the next event. (C6.1)
                 (delivery, core.feed.listeners.clone())
             };
             for (_, listener) in listeners.iter() {
@@ -220,7 +220,7 @@ impl Publisher {
         self.progress.notify_waiters();
     }
 
-    /// Calls one listener. Its failure is an event of its own and stops nobody. (6.3)
+    /// Calls one listener. Its failure is an event of its own and stops nobody. (C6.3)
     async fn tell(&self, listener: &Listener, delivery: &Delivery) {
         let Delivery { event, signal } = delivery;
         let call = async { listener(event.clone(), signal.clone()).await };

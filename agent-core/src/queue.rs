@@ -1,6 +1,6 @@
 //! A queue of messages that wait for a boundary.
 //!
-//! Owns: order, what a take takes, and the bounds of contract 8.10.
+//! Owns: order, what a take takes, and the bounds of C8.10.
 //! Never: knows when it is read; the run slot does.
 
 use std::{collections::VecDeque, sync::Arc};
@@ -126,7 +126,7 @@ mod tests {
             failure_persistence: None, cases: 64, ..ProptestConfig::default()
         })]
 
-        // 8.3, 8.10
+        // C8.3, C8.10
         #[test]
         fn a_queue_is_a_bounded_fifo(calls in vec(call(), 0..200)) {
             let (mut queue, mut paper) = (PendingQueue::default(), Vec::<(usize, usize)>::new());

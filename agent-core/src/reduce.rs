@@ -1,7 +1,7 @@
 //! `reduce(state, event) -> state`: the one place where events become state.
 //!
 //! Owns: what each event means. Pure and total: no clock, no I/O, no panic, whatever the events.
-//! The agent and its clients fold the same function, so they cannot disagree (contract 4.4).
+//! The agent and its clients fold the same function, so they cannot disagree (C4.4).
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ const MAX_DIAGNOSTICS: usize = 64;
 pub fn reduce(state: AgentState, event: &Event) -> AgentState {
     match &event.kind {
         EventKind::RunStart { messages } => run_started(state, event.run_id, messages),
-        // Run 1 may still be reporting after run 2 began; its news is old. (4.2)
+        // Run 1 may still be reporting after run 2 began; its news is old. (C4.2)
         _ if event.run_id.is_some() && event.run_id != state.active_run() => state,
         EventKind::MessageStart { .. } => message_started(state),
         EventKind::TextDelta { content_index, delta } => {
@@ -189,7 +189,7 @@ fn run_ended(
     state.last_run =
         Some(Arc::new(LastRun { run_id, reason, error_message: error_message.cloned() }));
     clear_turn(&mut state);
-    // What the run hands back leaves the queues here; what was held meanwhile stays. (8.10)
+    // What the run hands back leaves the queues here; what was held meanwhile stays. (C8.10)
     remove(&mut state.steering, undelivered.steering.iter().map(|queued| &queued.message_id));
     remove(&mut state.follow_up, undelivered.follow_up.iter().map(|queued| &queued.message_id));
     state
@@ -307,7 +307,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { failure_persistence: None, cases: 64, ..ProptestConfig::default() })]
 
-        // 4.1, 4.2, 4.3, 4.4
+        // C4.1, C4.2, C4.3, C4.4
         #[test]
         fn reduce_is_total_pure_and_folds_the_same_over_the_wire(events in vec(event(), 0..60)) {
             let (mut state, mut read) = (state(), state());

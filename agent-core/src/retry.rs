@@ -1,6 +1,6 @@
 //! Whether a failed model request is sent again, and when.
 //!
-//! Owns: which failures pass and how long to wait (contract 5.9). Pure: chance is an argument.
+//! Owns: which failures pass and how long to wait (C5.9). Pure: chance is an argument.
 
 use std::time::Duration;
 

@@ -16,7 +16,7 @@ use crate::{
 pub struct ActiveRun {
     /// The run.
     pub id: RunId,
-    /// Its cancellation; each run has its own. (7.7)
+    /// Its cancellation; each run has its own. (C7.7)
     pub cancel: CancelSource,
     queues: Queues,
     // Invariant: input is accepted while this is none, and never again once it is some.
@@ -35,7 +35,7 @@ struct Queues {
 pub struct RunSlot {
     active: Option<ActiveRun>,
     started: u64,
-    /// Messages that were accepted while no run could take them. (8.7)
+    /// Messages that were accepted while no run could take them. (C8.7)
     held: Queues,
     /// How much of the steering queue a boundary takes.
     pub steering_mode: QueueMode,
@@ -64,7 +64,7 @@ pub struct Taken {
 }
 
 impl RunSlot {
-    /// Starts a run if none is active. What was held becomes its own. (8.7)
+    /// Starts a run if none is active. What was held becomes its own. (C8.7)
     ///
     /// # Errors
     /// The run that is active.
@@ -95,7 +95,7 @@ impl RunSlot {
         self.active.as_ref().filter(|run| run.ending.is_none()).map(|run| run.id)
     }
 
-    /// The active run's cancellation, while the run can still end as aborted. (7.8)
+    /// The active run's cancellation, while the run can still end as aborted. (C7.8)
     pub fn cancellable(&self) -> Option<&ActiveRun> {
         let may_abort = |run: &&ActiveRun| matches!(run.ending, None | Some(EndReason::Aborted));
         self.active.as_ref().filter(may_abort)
@@ -121,7 +121,7 @@ impl RunSlot {
         Ok(Taken { queue: QueueKind::Steering, messages })
     }
 
-    /// Whether the run goes on after a turn; if not, input closes with this very step. (8.2)
+    /// Whether the run goes on after a turn; if not, input closes with this very step. (C8.2)
     ///
     /// # Errors
     /// Why the run ends.
@@ -141,7 +141,7 @@ impl RunSlot {
     /// Takes what the next turn must see, or closes the run to further input.
     ///
     /// One step, not two: a `steer` landing between "nothing queued" and "closed" would be
-    /// accepted and then never read. (8.4)
+    /// accepted and then never read. (C8.4)
     ///
     /// # Errors
     /// Why the run ends.
@@ -157,7 +157,7 @@ impl RunSlot {
         Ok(Taken { queue: QueueKind::Steering, messages: steering })
     }
 
-    /// Takes what a run that continues after an answer begins with: steering, else follow-ups. (5.6)
+    /// Takes what a run that continues after an answer begins with: steering, else follow-ups. (C5.6)
     pub fn take_held(&mut self) -> Taken {
         let messages = self.held.steering.take(self.steering_mode);
         if !messages.is_empty() {
@@ -168,7 +168,7 @@ impl RunSlot {
     }
 
     /// Closes input and decides how the run ends: as proposed, or as what was decided before, or
-    /// as aborted if its token has fired, for such a run can end in no other way. (7.5)
+    /// as aborted if its token has fired, for such a run can end in no other way. (C7.5)
     pub fn close(&mut self, id: RunId, proposed: EndReason) -> EndReason {
         match self.open(id) {
             Ok(run) => *run.ending.insert(proposed),
@@ -177,7 +177,7 @@ impl RunSlot {
     }
 
     /// Releases the slot, but only for the run that still holds it, and hands back what the run
-    /// accepted and did not deliver. (8.5)
+    /// accepted and did not deliver. (C8.5)
     pub fn finish(&mut self, id: RunId) -> Undelivered {
         match self.active.take_if(|run| run.id == id) {
             Some(mut run) => Undelivered {
@@ -205,7 +205,7 @@ impl RunSlot {
         self.active.iter_mut().map(|run| &mut run.queues).chain([&mut self.held])
     }
 
-    /// The run, if its end is still open. Cancellation comes before anything else. (8.2)
+    /// The run, if its end is still open. Cancellation comes before anything else. (C8.2)
     fn open(&mut self, id: RunId) -> Result<&mut ActiveRun, EndReason> {
         let run = self.active.as_mut().filter(|run| run.id == id).ok_or(EndReason::Aborted)?;
         if run.ending.is_none() && run.cancel.is_cancelled() {
@@ -341,7 +341,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-        // 5.4, 8.2, 8.3, 8.4, 8.5, 8.7
+        // C5.4, C8.2, C8.3, C8.4, C8.5, C8.7
         #[test]
         fn in_every_order_of_calls_the_slot_does_what_is_written_on_paper(calls in vec(call(), 0..60)) {
             let (mut slot, mut paper) = (RunSlot::default(), Paper::default());

@@ -1,6 +1,6 @@
 //! What a screen may show of an agent at one moment.
 //!
-//! Owns: [`AgentState`], in structures that make a copy O(1) (contract 4.5).
+//! Owns: [`AgentState`], in structures that make a copy O(1) (C4.5).
 //! Never: decides anything; `reduce` derives it from events, and nothing else writes it.
 
 use std::sync::Arc;

@@ -61,7 +61,7 @@ pub(crate) async fn answer(run: &mut RunTask) -> Result<Answered, Interrupted> {
                 nothing_said(run, &asked.answer)
             }
             Streamed::Aborted => return Ok(asked.cut(run, Outcome::Aborted).await),
-            // After any output nothing is retried: it has been published. (5.9)
+            // After any output nothing is retried: it has been published. (C5.9)
             Streamed::Failed(error) if asked.started => {
                 return Ok(asked.cut(run, Outcome::Failed(error.message)).await);
             }
@@ -161,7 +161,7 @@ impl Asked {
     async fn stream(&mut self, run: &mut RunTask, request: ModelRequest) -> Streamed {
         let (events, mut outputs) = mpsc::channel(SINK_CAPACITY);
         let signal = run.cancel.signal();
-        // Its own task: a model that blocks or spins must not keep the run from ending. (7.6)
+        // Its own task: a model that blocks or spins must not keep the run from ending. (C7.6)
         let _task = spawn(run, request, events);
         let mut silence = Silence::new(run.settings.limits.idle_timeout);
         loop {
@@ -194,7 +194,7 @@ impl Asked {
     }
 
     /// Whether there is something to go on with. What a limit cut off while it was still thinking
-    /// says so by itself. (5.10)
+    /// says so by itself. (C5.10)
     fn is_answered(&self, end: ModelEnd) -> bool {
         end.stop_reason == StopReason::Length || !self.answer.says_nothing()
     }
@@ -213,7 +213,7 @@ impl Asked {
     }
 
     async fn cut(mut self, run: &mut RunTask, outcome: Outcome) -> Answered {
-        // Every `message_end` has a `message_start`, also when there was no text. (3.3)
+        // Every `message_end` has a `message_start`, also when there was no text. (C3.3)
         self.start(run).await;
         let content = self.answer.finish_without_calls();
         Answered { content, usage: self.usage, outcome }
@@ -227,7 +227,7 @@ fn spawn(run: &RunTask, request: ModelRequest, events: mpsc::Sender<ModelOutput>
     OwnedTask::spawn(&run.publisher.runtime, async move {
         let sink = ModelSink { events: events.clone() };
         let call = as_code_of(agent, async move { model.respond(request, sink).await });
-        // Dropped at once, not when the run's listeners have finished with what came before. (7.3)
+        // Dropped at once, not when the run's listeners have finished with what came before. (C7.3)
         let end = tokio::select! {
             biased;
             () = signal.cancelled() => return,
@@ -263,7 +263,7 @@ impl Silence {
     }
 }
 
-/// What comes next. Cancellation comes before anything else. (7.5)
+/// What comes next. Cancellation comes before anything else. (C7.5)
 async fn next(
     signal: &CancelSignal,
     outputs: &mut mpsc::Receiver<ModelOutput>,

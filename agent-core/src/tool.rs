@@ -16,7 +16,7 @@ use crate::{Block, BoxFuture, CancelSignal, ToolSpec};
 /// Each call runs in a task of its own. A batch's calls begin in call order, each when the one before
 /// has come to its first await, or has blocked its thread for half a second. When the run is aborted
 /// the call's signal fires; the tool then has the grace period to return, and is abandoned after it:
-/// its task is aborted at the next await and whatever it still says is dropped (contract 7.4).
+/// its task is aborted at the next await and whatever it still says is dropped (C7.4).
 pub trait Tool: Send + Sync + 'static {
     /// Name, description and the JSON Schema of the arguments.
     fn spec(&self) -> &ToolSpec;

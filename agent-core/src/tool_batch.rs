@@ -1,7 +1,7 @@
 //! One turn's calls: run, pair, order.
 //!
 //! Owns: that each call of a message gets exactly one result, in call order, whatever its tool, a
-//! hook or an abort does (contract 3.4, 7.4, 11.2).
+//! hook or an abort does (C3.4, C7.4, C11.2).
 //! Never: lets a tool outlive the batch, or a late word of one reach the events.
 
 use std::{collections::VecDeque, future::Future, pin::Pin, sync::Arc};
@@ -62,7 +62,7 @@ pub(crate) async fn run(run: &mut RunTask, message: &AssistantMessage) -> BatchR
     }
     let mut batch = Batch::new(run, calls);
     match message.stop_reason {
-        // The arguments may be cut, too. (5.10)
+        // The arguments may be cut, too. (C5.10)
         StopReason::Length => batch.skip_rest(CUT_OFF).await,
         _ => batch.drive().await,
     }
@@ -256,7 +256,7 @@ impl<'a> Batch<'a> {
         };
         self.running.push(Running { index, alone: self.asks_to_run_alone(&call.name) });
         self.run.publish(start).await;
-        // A listener may have aborted; what has not begun must not begin then. (7.4)
+        // A listener may have aborted; what has not begun must not begin then. (C7.4)
         if self.cancel.is_cancelled() {
             return self.end(index, failed(ABORTED)).await;
         }
@@ -322,7 +322,7 @@ impl<'a> Batch<'a> {
         }
     }
 
-    /// The grace period is over: whatever still runs is on its own. (7.4)
+    /// The grace period is over: whatever still runs is on its own. (C7.4)
     async fn abandon(&mut self) {
         // Those that were in time, while the run's listeners were not.
         while let Some(finished) = self.tasks.try_join_next() {

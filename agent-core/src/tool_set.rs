@@ -1,7 +1,7 @@
 //! The tools of an agent, by name.
 //!
 //! Owns: look-up, and the validation of arguments against each tool's schema once [`repair`] has read
-//! them as they were meant (contract 11.1).
+//! them as they were meant (C11.1).
 //! Never: runs a tool.
 
 use std::{

@@ -1,7 +1,7 @@
 //! Sequences that are cheap to extend and free to copy.
 //!
 //! Owns: the transcript and streamed text as persistent structures, so that a snapshot costs the
-//! same whatever the length (contract 4.5). Never: changes what a copy holds.
+//! same whatever the length (C4.5). Never: changes what a copy holds.
 
 use std::{fmt, sync::Arc};
 
@@ -171,7 +171,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-        // 4.5
+        // C4.5
         #[test]
         fn growing_text_reads_like_its_pieces_and_copies_never_change(pieces in vec(".{0,4}", 0..20)) {
             let (mut text, mut copies) = (GrowingText::default(), Vec::new());

@@ -127,7 +127,7 @@ impl Caller {
     }
 
     /// Completes when each of the connection's subscriptions to the session has been sent
-    /// everything up to `seq`, so that an answer given now comes after it (3.2).
+    /// everything up to `seq`, so that an answer given now comes after it (W3.2).
     pub async fn events_sent(&self, log: &Arc<EventLog>, seq: u64) {
         self.outbox.events_sent(log, seq).await;
     }

@@ -1,6 +1,6 @@
 //! One connection's calls: from a frame to an answer in the outbox.
 //!
-//! Owns: the order in which calls take effect (1.5), the calls that wait aside (1.6), and their
+//! Owns: the order in which calls take effect (W1.5), the calls that wait aside (W1.6), and their
 //! cancellation.
 //! Never: spawns a call that need not wait. Whatever a method does that takes its turn is done
 //! before the next frame is looked at.
@@ -24,10 +24,10 @@ use crate::{
     request::{Incoming, Request, names_id, parse},
 };
 
-/// Without an id, these would be carried out for nobody (1.4).
+/// Without an id, these would be carried out for nobody (W1.4).
 const USELESS_WITHOUT_ID: [&str; 2] = [Initialize::NAME, Subscribe::NAME];
 
-/// What is said may have pictures, which take a while to look at. Nothing overtakes them (1.5).
+/// What is said may have pictures, which take a while to look at. Nothing overtakes them (W1.5).
 const IN_TURN: [&str; 3] = [Prompt::NAME, Steer::NAME, FollowUp::NAME];
 
 /// How many messages a peer may send before it shows the token that it needs.

@@ -1,4 +1,4 @@
-//! Bytes to frames and frames to bytes, in both framings (wire protocol, 1.1 to 1.4).
+//! Bytes to frames and frames to bytes, in both framings (W1.1 to W1.4).
 //!
 //! Owns: the framing that a peer chose, and the bytes that are not a whole frame yet.
 //! Never: reads, writes or parses JSON. What a frame costs in memory is bounded by the limit on a
@@ -178,7 +178,7 @@ impl Decoder {
         }
     }
 
-    /// 1.1: the first byte that is not blank chooses the framing.
+    /// W1.1: the first byte that is not blank chooses the framing.
     fn decide(&mut self) -> Option<Result<Option<Found>, FrameError>> {
         let rest = &self.buffer[self.start..];
         let blanks = rest.iter().take_while(|byte| byte.is_ascii_whitespace()).count();
@@ -396,7 +396,7 @@ impl Framing {
 /// Makes a JSON text stay on one line, for whatever the reader takes for a line's end.
 ///
 /// Line ends between tokens become blanks (a client's own text may be echoed, and it may have been
-/// pretty-printed); U+2028 and U+2029 occur in strings only and are escaped (1.1).
+/// pretty-printed); U+2028 and U+2029 occur in strings only and are escaped (W1.1).
 pub fn one_line(json: String) -> String {
     // Four searches at memory's speed beat one look at each character, and seldom find anything.
     if !['\n', '\r', '\u{2028}', '\u{2029}'].iter().any(|end| json.contains(*end)) {
@@ -515,6 +515,7 @@ mod tests {
         }
     }
 
+    // W1.1
     #[test]
     fn framing_does_not_depend_on_chunking() {
         for (bytes, story) in CASES {
@@ -541,6 +542,7 @@ mod tests {
         }
     }
 
+    // W1.2
     #[test]
     fn headers_are_bounded_whether_or_not_they_end() {
         let long = format!("Content-Type: {}\r\n", "x".repeat(MAX_HEADER_BYTES));
@@ -555,6 +557,7 @@ mod tests {
         assert_eq!(decode(&[over.as_bytes()]), "[long headers]");
     }
 
+    // W1.3
     #[test]
     fn a_line_without_an_end_is_not_stored_and_is_not_skipped_for_ever() {
         let mut decoder = Decoder::new(MAX);
@@ -589,6 +592,7 @@ mod tests {
         assert!(decoder.room().capacity() <= KEPT_BYTES);
     }
 
+    // W1.2
     #[test]
     fn what_is_written_is_exact() {
         for (framing, expected) in [

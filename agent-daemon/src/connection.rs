@@ -212,7 +212,7 @@ where
         let last_write = match ending {
             Ending::PeerGone(_) => return,
             Ending::EndOfInput | Ending::Stopped => Duration::MAX,
-            // Acts as the input's end (1.4).
+            // Acts as the input's end (W1.4).
             Ending::Unreadable(_) if self.caller.transport() == Transport::Stdio => Duration::MAX,
             Ending::Unreadable(_) | Ending::Exit { .. } | Ending::Unauthorized | Ending::Closed => {
                 LAST_WRITE
@@ -288,7 +288,7 @@ impl<R: AsyncRead + Unpin> Input<R> {
         let ending = self.read(caller, calls).await;
         let answers_wait = match ending {
             Ending::EndOfInput => true,
-            // Nothing more can be read from stdin, as at its end (1.4).
+            // Nothing more can be read from stdin, as at its end (W1.4).
             Ending::Unreadable(_) => caller.transport() == Transport::Stdio,
             Ending::Exit { .. } => calls.waits_for(Shutdown::NAME),
             _ => false,
@@ -380,7 +380,7 @@ impl<W: AsyncWrite + Unpin> Output<W> {
     async fn write_batch(&mut self, outbox: &Outbox) -> io::Result<()> {
         while self.written < self.batch.bytes.len() {
             let rest = &self.batch.bytes[self.written..];
-            // Each piece that the peer takes gives it all the time again (4.6).
+            // Each piece that the peer takes gives it all the time again (W4.6).
             let stalled = stalled(self.stall, self.stop.as_ref());
             match before(stalled, self.writer.write(rest)).await? {
                 0 => return Err(io::ErrorKind::WriteZero.into()),

@@ -1,7 +1,7 @@
 //! One event as JSON, made once for all its readers.
 //!
 //! Owns: where in that JSON the number and the delta are, so that a frame that names the number
-//! before it (4.4), or that joins neighbouring deltas, is put together from pieces of text.
+//! before it (W4.4), or that joins neighbouring deltas, is put together from pieces of text.
 //! Never: serialises an event a second time.
 
 use std::ops::Range;

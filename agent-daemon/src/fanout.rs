@@ -1,7 +1,7 @@
 //! The newest events of one session, and everybody who reads them.
 //!
-//! Owns: the serialised events that can still be replayed (4.3), one cursor per reader, and the
-//! decision that a reader has fallen too far behind (4.6).
+//! Owns: the serialised events that can still be replayed (W4.3), one cursor per reader, and the
+//! decision that a reader has fallen too far behind (W4.6).
 //! Never: waits, writes, or keeps a queue per reader. A reader costs the agent a counter and a
 //! wake-up; it takes the events itself, when it can send them.
 
@@ -122,7 +122,7 @@ struct Log {
     beginning: u64,
     /// The weight of all entries.
     weight: usize,
-    /// The one frame that is larger than all that may wait and passes whole (4.6): its number and
+    /// The one frame that is larger than all that may wait and passes whole (W4.6): its number and
     /// its weight, which is held against nobody.
     outsize: Option<(u64, usize)>,
     readers: HashMap<ReaderId, Reader>,
@@ -147,7 +147,7 @@ struct Reader {
 impl EventLog {
     /// A log that begins at the agent's present state.
     ///
-    /// `snapshot` answers that state at once (contract 4.5). It is never called under a lock.
+    /// `snapshot` answers that state at once (C4.5). It is never called under a lock.
     pub fn new(
         session_id: &str,
         instance_id: Arc<str>,
@@ -223,7 +223,7 @@ impl EventLog {
         one_line(serde_json::to_string(&frame).expect("all types in a state have a JSON form"))
     }
 
-    /// Adds a reader, at one point between two events (4.2, 4.3).
+    /// Adds a reader, at one point between two events (W4.2, W4.3).
     pub(crate) fn attach(
         &self,
         start: Start<'_>,

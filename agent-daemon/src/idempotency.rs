@@ -1,4 +1,4 @@
-//! Calls that were repeated, recognised by the client's own id for the message (3.3).
+//! Calls that were repeated, recognised by the client's own id for the message (W3.3).
 //!
 //! Owns: what the last calls of one session were and what they were answered.
 //! Never: keeps content, only its digest; a message may have 21 MiB, and 1,024 are remembered.

@@ -1,7 +1,7 @@
 //! What one connection has to send, in two lanes.
 //!
 //! Owns: the answers, which are never dropped, and the subscriptions, whose events are taken from
-//! the sessions' logs only when they can be written (1.6, 4.6).
+//! the sessions' logs only when they can be written (W1.6, W4.6).
 //! Never: lets an answer wait behind more than one batch of events, or grows without bound: with
 //! too many answers unread the connection is not read from any more.
 
@@ -211,7 +211,7 @@ impl Outbox {
         while batch.bytes.len() - answers_end < BATCH_BYTES {
             let Some((id, piece)) = self.take_piece() else { break };
             envelope.clear();
-            // jsonrpsee's shape of a subscription's notification (4.1).
+            // jsonrpsee's shape of a subscription's notification (W4.1).
             envelope.push_str(r#"{"jsonrpc":"2.0","method":""#);
             envelope.push_str(EVENT);
             envelope.push_str(r#"","params":{"subscription":""#);

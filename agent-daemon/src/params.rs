@@ -32,7 +32,7 @@ pub fn parse<P: DeserializeOwned>(text: Option<&str>) -> Result<P, RpcError> {
     })
 }
 
-/// Reads the params of `unsubscribe`, which may be the array that jsonrpsee's client sends (1.7).
+/// Reads the params of `unsubscribe`, which may be the array that jsonrpsee's client sends (W1.7).
 ///
 /// # Errors
 /// As [`parse`].

@@ -1,4 +1,4 @@
-//! Text to request (wire protocol, 1.4).
+//! Text to request (W1.4).
 //!
 //! Owns: what counts as a request, and which id the answer to something else carries.
 //! Never: looks into parameters, or recurses: nesting is bounded before anything is parsed.

@@ -24,17 +24,17 @@ use crate::{
 /// The bounds on every connection. The defaults are the protocol's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// A longer message is skipped (1.3).
+    /// A longer message is skipped (W1.3).
     pub max_message_bytes: usize,
     /// The same, while the peer has not shown the token that it needs.
     pub unauthorized_message_bytes: usize,
     /// How long a peer may take to show the token.
     pub authorization: Duration,
-    /// Calls of one connection that may wait aside (1.6).
+    /// Calls of one connection that may wait aside (W1.6).
     pub waiting_calls: usize,
     /// What a connection may have in flight.
     pub outbox: OutboxLimits,
-    /// How long nothing may be read of what waits, before the connection is closed (4.6).
+    /// How long nothing may be read of what waits, before the connection is closed (W4.6).
     pub stall: Duration,
     /// Connections on sockets that are served at once; others wait to be accepted. Those that have
     /// not shown the token that they need are not among them:

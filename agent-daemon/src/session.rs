@@ -98,7 +98,7 @@ impl Session {
         (*current == unavailable.model).then_some(unavailable)
     }
 
-    /// Takes a message in, unless the same call was made before (3.3).
+    /// Takes a message in, unless the same call was made before (W3.3).
     ///
     /// # Errors
     /// What the agent refused it with; the session is closed; the id stands for something else; it

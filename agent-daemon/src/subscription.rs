@@ -1,6 +1,6 @@
 //! One subscription of one connection: a cursor into a session's events, and its frames.
 //!
-//! Owns: what `subscribed`, `lagged` and event frames say (wire protocol, section 4).
+//! Owns: what `subscribed`, `lagged` and event frames say (W4).
 //! Never: holds events. They stay in the session's log until they can be sent, so that a
 //! subscription that nobody reads costs nothing but its cursor.
 

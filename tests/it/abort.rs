@@ -41,7 +41,7 @@ fn rich() -> Script {
         })
 }
 
-// 7.1
+// C7.1
 #[tokio::test]
 async fn abort_is_idempotent_and_at_idle_does_nothing_and_says_so() {
     let gate = Gate::new();
@@ -62,7 +62,7 @@ async fn abort_is_idempotent_and_at_idle_does_nothing_and_says_so() {
     assert_eq!(play.agent.snapshot(), before);
 }
 
-// 7.1
+// C7.1
 #[tokio::test]
 async fn model_tools_hooks_and_listeners_see_the_same_token() {
     let signals: Arc<Mutex<Vec<CancelSignal>>> = Arc::default();
@@ -101,7 +101,7 @@ async fn model_tools_hooks_and_listeners_see_the_same_token() {
     play.settle().await;
 }
 
-// 7.2
+// C7.2
 #[tokio::test]
 async fn aborted_before_the_first_request_none_is_sent() {
     let cases = [
@@ -124,7 +124,7 @@ async fn aborted_before_the_first_request_none_is_sent() {
     }
 }
 
-// 7.3
+// C7.3
 #[tokio::test]
 async fn aborted_while_streaming_the_text_so_far_is_kept_without_the_calls() {
     let gate = Gate::new();
@@ -174,7 +174,7 @@ impl agent_core::Model for Watched {
     }
 }
 
-// 7.3
+// C7.3
 #[tokio::test]
 async fn the_request_is_dropped_at_once_also_while_a_listener_is_slow() {
     let dropped = Gate::new();
@@ -201,7 +201,7 @@ async fn the_request_is_dropped_at_once_also_while_a_listener_is_slow() {
     assert_eq!(play.transcript(), r#"user "go" | assistant[aborted] "x""#);
 }
 
-// 7.4
+// C7.4
 #[tokio::test(start_paused = true)]
 async fn aborted_during_tools_each_call_has_its_own_result_or_one_that_says_so() {
     let play = Script::new()
@@ -225,7 +225,7 @@ async fn aborted_during_tools_each_call_has_its_own_result_or_one_that_says_so()
         .assert_eq(&play.timeline.only(&["tool_start", "tool_end", "tool_skipped"]));
 }
 
-// 7.4
+// C7.4
 #[tokio::test]
 async fn a_call_whose_tool_start_saw_the_abort_is_not_carried_out() {
     let tool = ScriptedTool::new("work");
@@ -248,7 +248,7 @@ async fn a_call_whose_tool_start_saw_the_abort_is_not_carried_out() {
     ]));
 }
 
-// 7.4
+// C7.4
 #[tokio::test(start_paused = true)]
 async fn a_result_that_came_in_time_is_kept_though_listeners_were_slow() {
     let play = Script::new()
@@ -273,7 +273,7 @@ async fn a_result_that_came_in_time_is_kept_though_listeners_were_slow() {
     assert!(transcript.contains(r#"result c "cleaned up""#), "{transcript}");
 }
 
-// 7.5
+// C7.5
 #[tokio::test]
 async fn a_model_that_ignores_the_token_still_ends_as_aborted() {
     for moment in ["message_start", "text_delta", "message_end", "turn_end"] {
@@ -291,7 +291,7 @@ async fn a_model_that_ignores_the_token_still_ends_as_aborted() {
     }
 }
 
-// 7.6
+// C7.6
 #[tokio::test(start_paused = true)]
 async fn abort_settles_within_the_grace_period_at_whatever_event_it_comes() {
     let events = rich().play().await.timeline.events();
@@ -319,7 +319,7 @@ async fn abort_settles_within_the_grace_period_at_whatever_event_it_comes() {
     assert!(words.len() > 30, "{words:?}");
 }
 
-// 7.6
+// C7.6
 #[tokio::test(start_paused = true)]
 async fn abort_settles_whatever_sleeps_for_ever() {
     let hang = || ScriptedHooks::new();
@@ -360,7 +360,7 @@ async fn abort_settles_whatever_sleeps_for_ever() {
     }
 }
 
-// 7.7
+// C7.7
 #[tokio::test]
 async fn the_next_run_has_a_new_token() {
     let play = Script::new()
@@ -376,7 +376,7 @@ async fn the_next_run_has_a_new_token() {
     assert!(!play.model.requests()[1].signal.is_cancelled());
 }
 
-// 7.8
+// C7.8
 #[tokio::test]
 async fn abort_answers_false_once_the_end_is_decided_and_changes_nothing() {
     let answers: Arc<Mutex<Vec<bool>>> = Arc::default();

@@ -1,4 +1,4 @@
-//! `agent-client attach` on a terminal of its own (wire protocol, section 7).
+//! `agent-client attach` on a terminal of its own (W7).
 
 use rustix::{
     process::{Signal, kill_process},

@@ -1,4 +1,4 @@
-//! The client's mirror ends up with the agent's own state (contract 4.4; wire protocol, section 4).
+//! The client's mirror ends up with the agent's own state (C4.4; W4).
 
 use std::sync::{
     Arc,

@@ -1,5 +1,5 @@
 //! `agent-client` when what it depends on goes away: the connection, the daemon, whoever reads it;
-//! and every way to reach a daemon (wire protocol, section 7).
+//! and every way to reach a daemon (W7).
 
 use std::{
     fs::{self, Permissions},

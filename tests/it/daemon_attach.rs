@@ -84,7 +84,7 @@ async fn state_of(peer: &mut Peer) -> (u64, AgentState) {
     (answer["seq"].as_u64().unwrap(), serde_json::from_value(answer["state"].take()).unwrap())
 }
 
-// 4.2, and the contract's 4.4: in mid-sentence too.
+// W4.2, and C4.4: in mid-sentence too.
 #[tokio::test]
 async fn a_thousand_clients_that_attach_at_any_moment_have_the_agents_state() {
     const CLIENTS: u64 = 1_000;
@@ -117,7 +117,7 @@ async fn a_thousand_clients_that_attach_at_any_moment_have_the_agents_state() {
     }
 }
 
-// 4.3: no gap, no duplicate, wherever the connection was cut.
+// W4.3: no gap, no duplicate, wherever the connection was cut.
 #[tokio::test]
 async fn a_client_that_was_cut_off_at_any_event_resumes_to_the_same_state() {
     let gate = Gate::new();
@@ -164,7 +164,7 @@ async fn a_client_that_was_cut_off_at_any_event_resumes_to_the_same_state() {
     assert!(cuts > seq, "every event was a cut: {cuts} of {seq}");
 }
 
-// 4.6: merged, then dropped, then resynchronised; and nobody else notices.
+// W4.6: merged, then dropped, then resynchronised; and nobody else notices.
 #[tokio::test]
 async fn a_reader_that_stops_amid_50_mb_of_events_harms_nobody_and_ends_with_the_state() {
     const BYTES: usize = 50 << 20;

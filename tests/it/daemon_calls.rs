@@ -1,4 +1,4 @@
-//! The methods that start, feed, end and await runs (wire protocol, section 3).
+//! The methods that start, feed, end and await runs (W3).
 
 use std::io::Cursor;
 
@@ -23,6 +23,7 @@ async fn in_a_run() -> (InMemory, Peer, Gate) {
     (daemon, peer, gate)
 }
 
+// W3.1
 #[tokio::test]
 async fn a_prompt_is_answered_at_once_and_a_second_one_is_refused_or_queued_as_it_says() {
     let (_daemon, mut peer, gate) = in_a_run().await;
@@ -46,6 +47,7 @@ async fn a_prompt_is_answered_at_once_and_a_second_one_is_refused_or_queued_as_i
     assert_eq!(texts, ["go", "one", "a", "two", "b", "three"]);
 }
 
+// W4.5
 #[tokio::test]
 async fn steering_a_run_tells_its_place_and_carries_its_origin() {
     let (_daemon, mut peer, _gate) = in_a_run().await;
@@ -107,7 +109,7 @@ fn picture(width: u32, height: u32, format: ImageFormat) -> String {
     BASE64_STANDARD.encode(bytes.into_inner())
 }
 
-// 1.5: a picture takes a while to be looked at, and yet nothing overtakes it.
+// W1.5: a picture takes a while to be looked at, and yet nothing overtakes it.
 #[tokio::test]
 async fn what_comes_after_a_picture_takes_effect_after_it() {
     let gate = Gate::new();
@@ -165,6 +167,7 @@ async fn a_picture_that_models_refuse_is_refused_by_all_that_take_input() {
     }
 }
 
+// W1.5
 #[tokio::test]
 async fn prompt_and_abort_in_one_write_abort_that_prompts_run() {
     let daemon = InMemory::new(ScriptedModel::new().says("never asked"));
@@ -187,6 +190,7 @@ async fn prompt_and_abort_in_one_write_abort_that_prompts_run() {
     assert_eq!(later.refused("abort", json!({ "expectedRunId": 1 })).await.0, 1004);
 }
 
+// W3.4
 #[tokio::test]
 async fn waiting_ends_with_the_run_with_patience_or_at_once() {
     let (daemon, mut peer, gate) = in_a_run().await;
@@ -208,6 +212,7 @@ async fn waiting_ends_with_the_run_with_patience_or_at_once() {
     );
 }
 
+// W3.2
 #[tokio::test]
 async fn what_was_awaited_has_been_sent_before_the_answer() {
     let text = "word ".repeat(200);
@@ -240,6 +245,7 @@ async fn a_run_continues_only_where_there_is_something_to_answer() {
     assert_eq!(peer.ask("waitForIdle", json!({})).await["lastRun"]["reason"], "stop");
 }
 
+// W3.3
 #[tokio::test]
 async fn the_same_call_again_is_answered_as_before_and_does_nothing() {
     let (daemon, mut peer, gate) = in_a_run().await;
@@ -265,6 +271,7 @@ async fn the_same_call_again_is_answered_as_before_and_does_nothing() {
     assert_eq!(other.ask("prompt", busy).await["disposition"], "started");
 }
 
+// W1.7, W3.5
 #[tokio::test]
 async fn input_that_cannot_be_taken_is_refused_with_the_reason() {
     let daemon = InMemory::new(ScriptedModel::new());
@@ -294,6 +301,7 @@ async fn input_that_cannot_be_taken_is_refused_with_the_reason() {
 }
 
 // Section 2: another version may have another shape, so the version is looked at first.
+// W2.1
 #[tokio::test]
 async fn another_version_is_refused_as_such_whatever_else_it_says() {
     let daemon = InMemory::new(ScriptedModel::new());
@@ -305,7 +313,7 @@ async fn another_version_is_refused_as_such_whatever_else_it_says() {
     assert!(data["problem"].as_str().unwrap().contains("clientInfo"), "{data}");
 }
 
-/// 3.4: some providers refuse a request with such a message, and the others never see it.
+/// W3.4: some providers refuse a request with such a message, and the others never see it.
 #[tokio::test]
 async fn input_of_nothing_but_white_space_is_refused_wherever_input_is_taken() {
     let (_daemon, mut peer, gate) = in_a_run().await;

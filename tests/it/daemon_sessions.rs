@@ -1,4 +1,4 @@
-//! The methods about sessions, settings and the daemon itself (wire protocol, section 3).
+//! The methods about sessions, settings and the daemon itself (W3).
 
 use agent_core::{Gate, ScriptedModel, Step};
 use agent_daemon::transport::Transport;
@@ -9,6 +9,7 @@ fn says(answers: usize) -> ScriptedModel {
     (0..answers).fold(ScriptedModel::new(), |model, _| model.says("yes"))
 }
 
+// W3.4
 #[tokio::test]
 async fn a_directory_has_one_session_and_an_id_has_one_too() {
     let daemon = InMemory::new(says(0));
@@ -259,6 +260,7 @@ async fn a_transcript_is_read_in_pages_and_in_part() {
     assert_eq!(peer.ask("getMessages", json!({})).await["total"], 0);
 }
 
+// W3.4
 #[tokio::test]
 async fn closing_a_session_settles_it_first_and_its_id_begins_anew() {
     let gate = Gate::new();
@@ -302,6 +304,7 @@ async fn sessions_do_not_share_a_transcript() {
     );
 }
 
+// W2.1
 #[tokio::test]
 async fn the_versions_must_agree_and_an_introduction_comes_once() {
     let daemon = InMemory::new(says(0));
@@ -323,6 +326,7 @@ async fn the_versions_must_agree_and_an_introduction_comes_once() {
     assert_eq!(peer.refused("initialize", json!({ "protocolVersion": 1 })).await.0, -32602);
 }
 
+// W2.2
 #[tokio::test]
 async fn shutdown_lets_runs_settle_and_takes_no_more_work() {
     let gate = Gate::new();

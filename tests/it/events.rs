@@ -9,7 +9,7 @@ async fn check(script: Script, expected: Expect) {
     expected.assert_eq(&play.story());
 }
 
-// 3.1
+// C3.1
 #[tokio::test]
 async fn the_transcript_grows_at_run_start_and_message_end_and_empties_at_reset_only() {
     let play = Script::new().calls([("a", "work")]).says("done").tool(ScriptedTool::new("work"));
@@ -34,7 +34,7 @@ async fn the_transcript_grows_at_run_start_and_message_end_and_empties_at_reset_
     assert!(play.agent.snapshot().state.messages.is_empty());
 }
 
-// 3.2
+// C3.2
 #[tokio::test]
 async fn a_delta_holds_only_what_is_new() {
     let sizes = |pieces: usize| async move {
@@ -51,7 +51,7 @@ async fn a_delta_holds_only_what_is_new() {
     assert!(many.last().unwrap() - few[0] <= 3, "{} after {}", many[999], few[0]);
 }
 
-// 3.3
+// C3.3
 #[tokio::test]
 async fn a_text_run_is_one_turn() {
     check(
@@ -61,7 +61,7 @@ async fn a_text_run_is_one_turn() {
     .await;
 }
 
-// 3.3
+// C3.3
 #[tokio::test]
 async fn an_answer_that_failed_before_any_text_has_a_message_start_too() {
     check(
@@ -71,7 +71,7 @@ async fn an_answer_that_failed_before_any_text_has_a_message_start_too() {
     .await;
 }
 
-// 3.3
+// C3.3
 #[tokio::test]
 async fn an_answer_cut_before_any_text_has_a_message_start_too() {
     check(
@@ -81,13 +81,13 @@ async fn an_answer_cut_before_any_text_has_a_message_start_too() {
     .await;
 }
 
-// 3.3
+// C3.3
 #[tokio::test]
 async fn a_run_aborted_before_the_model_was_asked_has_no_turn() {
     check(Script::new().on("run_start", abort()), expect!["run_start(1) run_end(1 aborted)"]).await;
 }
 
-// 3.3
+// C3.3
 #[tokio::test]
 async fn a_run_aborted_at_a_boundary_has_no_further_turn() {
     check(
@@ -100,7 +100,7 @@ async fn a_run_aborted_at_a_boundary_has_no_further_turn() {
     .await;
 }
 
-// 3.3
+// C3.3
 #[tokio::test]
 async fn steered_messages_follow_the_turn_start_of_the_turn_that_answers_them() {
     check(
@@ -110,7 +110,7 @@ async fn steered_messages_follow_the_turn_start_of_the_turn_that_answers_them() 
     .await;
 }
 
-// 3.4
+// C3.4
 #[tokio::test]
 async fn results_join_in_call_order_after_the_whole_batch() {
     let (slow, b_ended) = (Gate::new(), Gate::new());
@@ -131,7 +131,7 @@ async fn results_join_in_call_order_after_the_whole_batch() {
     .await;
 }
 
-// 3.4
+// C3.4
 #[tokio::test]
 async fn a_tool_that_asks_to_run_alone_overlaps_with_nothing() {
     let play = Script::new()
@@ -145,7 +145,7 @@ async fn a_tool_that_asks_to_run_alone_overlaps_with_nothing() {
         .assert_eq(&play.timeline.only(&["tool_start", "tool_end"]));
 }
 
-// 3.4
+// C3.4
 #[tokio::test]
 async fn a_sequential_agent_runs_one_call_at_a_time() {
     let play = Script::new()
@@ -159,7 +159,7 @@ async fn a_sequential_agent_runs_one_call_at_a_time() {
         .assert_eq(&play.timeline.only(&["tool_start", "tool_end"]));
 }
 
-// 3.4
+// C3.4
 #[tokio::test(start_paused = true)]
 async fn an_abandoned_call_has_its_tool_end_too() {
     let play = Script::new()
@@ -179,7 +179,7 @@ async fn an_abandoned_call_has_its_tool_end_too() {
     );
 }
 
-// 3.4
+// C3.4
 #[tokio::test]
 async fn progress_comes_between_the_start_and_the_end_of_its_call() {
     let play = Script::new()
@@ -195,7 +195,7 @@ async fn progress_comes_between_the_start_and_the_end_of_its_call() {
     ]));
 }
 
-// 3.4
+// C3.4
 #[tokio::test]
 async fn a_message_keeps_the_id_of_its_acceptance() {
     let play = Script::new().says("one").says("two").on("text_delta", steer("left")).play().await;

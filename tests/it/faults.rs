@@ -85,7 +85,7 @@ fn short_grace(options: &mut agent_core::AgentOptions) {
     options.limits.abort_grace = Duration::from_millis(50);
 }
 
-// 7.6
+// C7.6
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn abort_settles_while_a_model_spins_on_the_thread_that_it_was_given() {
     for _ in 0..20 {
@@ -97,7 +97,7 @@ async fn abort_settles_while_a_model_spins_on_the_thread_that_it_was_given() {
     }
 }
 
-// 7.6
+// C7.6
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn abort_settles_while_more_tools_spin_than_there_are_threads() {
     let spins: Vec<Arc<Spin>> = (0..4).map(|_| Arc::default()).collect();
@@ -117,7 +117,7 @@ async fn abort_settles_while_more_tools_spin_than_there_are_threads() {
     aborts_and_works(play, &spins).await;
 }
 
-// 7.6
+// C7.6
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn abort_settles_while_a_hook_spins() {
     let spin = Arc::new(Spin::default());
@@ -135,7 +135,7 @@ async fn abort_settles_while_a_hook_spins() {
     aborts_and_works(play, &[spin]).await;
 }
 
-// 7.6
+// C7.6
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_tool_that_calls_the_agent_and_then_spins_keeps_no_event_back() {
     let spin = Arc::new(Spin::default());
@@ -159,7 +159,7 @@ async fn a_tool_that_calls_the_agent_and_then_spins_keeps_no_event_back() {
     spin.over.store(true, Ordering::Relaxed);
 }
 
-// 7.4
+// C7.4
 #[tokio::test(start_paused = true)]
 async fn a_tool_that_works_on_a_thread_of_its_own_is_abandoned_and_its_late_words_are_dropped() {
     let (spin, contexts) = (Arc::new(Spin::default()), Arc::new(Mutex::new(Vec::new())));
@@ -183,7 +183,7 @@ async fn a_tool_that_works_on_a_thread_of_its_own_is_abandoned_and_its_late_word
     assert!(play.transcript().contains("did not stop in time"));
 }
 
-// 5.8
+// C5.8
 #[test]
 fn a_panic_of_the_loop_itself_ends_in_run_end_and_idle() {
     // Nothing of ours panics, but a runtime without timers makes it: the first wait with a limit.
@@ -200,7 +200,7 @@ fn a_panic_of_the_loop_itself_ends_in_run_end_and_idle() {
     });
 }
 
-// 11.2
+// C11.2
 #[tokio::test]
 async fn a_tool_that_panics_when_asked_about_itself_later_harms_no_run() {
     /// Answers each question about itself once.
@@ -233,7 +233,7 @@ async fn a_tool_that_panics_when_asked_about_itself_later_harms_no_run() {
     assert_eq!(play.last_run(), "stop");
 }
 
-// 5.7
+// C5.7
 #[tokio::test]
 async fn what_a_model_leaves_behind_may_panic_when_it_is_dropped() {
     struct Bomb;
@@ -270,7 +270,7 @@ async fn what_a_model_leaves_behind_may_panic_when_it_is_dropped() {
     assert_eq!(play.last_run(), "aborted");
 }
 
-// 6.3
+// C6.3
 #[tokio::test]
 async fn a_listener_may_do_anything_in_any_event() {
     // Each listener does one thing in every event, and the run ends as it should.
@@ -310,7 +310,7 @@ async fn a_listener_may_do_anything_in_any_event() {
     }
 }
 
-// 6.1
+// C6.1
 #[tokio::test]
 async fn a_listener_that_unsubscribes_another_in_any_event_disturbs_nobody() {
     let count = Script::new().says("one").play().await.timeline.events().len() as u64;
@@ -332,7 +332,7 @@ async fn a_listener_that_unsubscribes_another_in_any_event_disturbs_nobody() {
     }
 }
 
-// 8.4
+// C8.4
 #[tokio::test]
 async fn input_from_many_tasks_at_once_is_delivered_once_each() {
     let gate = Gate::new();
@@ -368,7 +368,7 @@ async fn input_from_many_tasks_at_once_is_delivered_once_each() {
     }
 }
 
-// 7.1
+// C7.1
 #[tokio::test]
 async fn prompt_and_abort_without_an_await_between_and_then_a_prompt_work() {
     let play = Script::new().says("one").stage();
@@ -383,7 +383,7 @@ async fn prompt_and_abort_without_an_await_between_and_then_a_prompt_work() {
     play.settle().await;
 }
 
-// 5.4
+// C5.4
 #[tokio::test]
 async fn a_run_started_by_two_listeners_of_run_end_is_started_once() {
     let play = Script::new().says("one").says("two").on("end1", prompt("first")).stage();
@@ -402,7 +402,7 @@ async fn a_run_started_by_two_listeners_of_run_end_is_started_once() {
     assert_eq!(refused.load(Ordering::Relaxed), 1);
 }
 
-// 5.8
+// C5.8
 #[tokio::test(start_paused = true)]
 async fn a_hook_or_tool_that_starts_a_run_is_busy_and_one_that_aborts_ends_its_own() {
     let agent: Arc<Mutex<Option<Agent>>> = Arc::default();

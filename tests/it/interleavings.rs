@@ -89,7 +89,7 @@ fn talkative() -> Script {
     script.tool(ScriptedTool::new("work"))
 }
 
-// 8.4, 5.4, 4.4, 6.1
+// C8.4, C5.4, C4.4, C6.1
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn four_threads_prompt_steer_abort_continue_and_clear_and_nothing_is_lost() {
     for round in 0..rounds() {
@@ -152,7 +152,7 @@ async fn four_threads_prompt_steer_abort_continue_and_clear_and_nothing_is_lost(
     }
 }
 
-// 9.1, 5.3
+// C9.1, C5.3
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn whoever_waits_on_another_thread_is_woken() {
     let woken = Arc::new(AtomicU32::new(0));
@@ -178,7 +178,7 @@ async fn whoever_waits_on_another_thread_is_woken() {
     assert_eq!(woken.load(Ordering::Relaxed), 8 * rounds());
 }
 
-// 9.1, 5.4
+// C9.1, C5.4
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_event_that_comes_while_delivery_ends_is_not_left_behind() {
     let play = Script::new().with(|options| options.when_idle = WhenIdle::Hold).stage();

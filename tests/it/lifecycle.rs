@@ -15,7 +15,7 @@ async fn check(script: Script, expected: Expect) {
     expected.assert_eq(&play.timeline.runs());
 }
 
-// 5.1
+// C5.1
 #[tokio::test]
 async fn a_prompt_while_a_run_is_active_is_busy_and_changes_nothing() {
     let gate = Gate::new();
@@ -33,7 +33,7 @@ async fn a_prompt_while_a_run_is_active_is_busy_and_changes_nothing() {
     assert_eq!(play.timeline.runs(), "start1 → end1");
 }
 
-// 5.1
+// C5.1
 #[tokio::test]
 async fn a_prompt_inside_any_event_of_a_run_is_busy() {
     let errors: Arc<Mutex<Vec<SubmitError>>> = Arc::default();
@@ -52,7 +52,7 @@ async fn a_prompt_inside_any_event_of_a_run_is_busy() {
     assert!(errors.lock().unwrap().iter().all(|error| matches!(error, SubmitError::Busy(_))));
 }
 
-// 5.2
+// C5.2
 #[tokio::test]
 async fn nothing_that_a_listener_does_in_run_start_changes_the_first_request() {
     let play = Script::new()
@@ -68,7 +68,7 @@ async fn nothing_that_a_listener_does_in_run_start_changes_the_first_request() {
     assert_eq!(play.transcript(), r#"user "go" | assistant[stop] "one""#);
 }
 
-// 5.3
+// C5.3
 #[tokio::test]
 async fn the_handle_resolves_after_every_listener_has_finished_with_run_end() {
     let gate = Gate::new();
@@ -96,7 +96,7 @@ async fn the_handle_resolves_after_every_listener_has_finished_with_run_end() {
     play.settle().await;
 }
 
-// 5.3
+// C5.3
 #[tokio::test]
 async fn each_way_to_end_has_exactly_one_run_end() {
     for (script, reason) in [
@@ -115,7 +115,7 @@ async fn each_way_to_end_has_exactly_one_run_end() {
     }
 }
 
-// 5.4
+// C5.4
 #[tokio::test]
 async fn run_2_started_inside_run_end_1_keeps_its_slot() {
     check(
@@ -125,7 +125,7 @@ async fn run_2_started_inside_run_end_1_keeps_its_slot() {
     .await;
 }
 
-// 5.4
+// C5.4
 #[tokio::test]
 async fn every_listener_sees_run_2_that_the_first_one_started_in_run_end_1_in_order() {
     let play = Script::new().says("one").says("two").on("end1", prompt("again")).stage();
@@ -138,7 +138,7 @@ async fn every_listener_sees_run_2_that_the_first_one_started_in_run_end_1_in_or
     }
 }
 
-// 5.4
+// C5.4
 #[tokio::test]
 async fn a_chain_of_runs_each_started_in_the_end_of_the_one_before_stays_in_order() {
     check(
@@ -153,7 +153,7 @@ async fn a_chain_of_runs_each_started_in_the_end_of_the_one_before_stays_in_orde
     .await;
 }
 
-// 5.4
+// C5.4
 #[tokio::test]
 async fn an_event_published_by_a_listener_comes_after_the_one_that_it_listens_to() {
     let play = Script::new().says("one").says("two").on("run_start", steer("left")).stage();
@@ -163,7 +163,7 @@ async fn an_event_published_by_a_listener_comes_after_the_one_that_it_listens_to
     assert!(late.story().starts_with("run_start(1) queue_update(steering +left) turn_start(1)"));
 }
 
-// 5.5
+// C5.5
 #[tokio::test]
 async fn a_handle_gives_the_reason_the_new_messages_and_the_transcript() {
     let play = Script::new().says("one").says("two").stage();
@@ -177,7 +177,7 @@ async fn a_handle_gives_the_reason_the_new_messages_and_the_transcript() {
     assert_eq!(support::transcript_story(result.messages.iter()), play.transcript());
 }
 
-// 5.5
+// C5.5
 #[tokio::test]
 async fn awaiting_a_handle_or_idle_inside_a_listener_is_an_error_and_not_a_hang() {
     let play = Script::new().says("one").says("two").stage();
@@ -206,7 +206,7 @@ async fn awaiting_a_handle_or_idle_inside_a_listener_is_an_error_and_not_a_hang(
     assert!(errors.lock().unwrap().iter().all(|error| *error == WaitError::WaitsForItself));
 }
 
-// 5.5
+// C5.5
 #[tokio::test]
 async fn waiting_for_oneself_inside_a_tool_or_a_hook_is_an_error_too() {
     let slot: Arc<Mutex<Option<Agent>>> = Arc::default();
@@ -274,7 +274,7 @@ async fn waiting_for_oneself_inside_a_tool_or_a_hook_is_an_error_too() {
     assert_eq!(play.last_run(), "stop");
 }
 
-// 5.6
+// C5.6
 #[tokio::test]
 async fn continue_answers_a_user_message_and_a_tool_result_without_a_new_message() {
     let play = Script::new()
@@ -295,7 +295,7 @@ async fn continue_answers_a_user_message_and_a_tool_result_without_a_new_message
     expect![[r#"user "go" | assistant[stop] "done""#]].assert_eq(&play.transcript());
 }
 
-// 5.6
+// C5.6
 #[tokio::test]
 async fn continue_after_an_answer_takes_held_steering_then_follow_ups_as_the_prompt() {
     let play = Script::new()
@@ -318,7 +318,7 @@ async fn continue_after_an_answer_takes_held_steering_then_follow_ups_as_the_pro
     assert_eq!(play.timeline.runs(), "start1 → end1 → start2 → end2");
 }
 
-// 5.6
+// C5.6
 #[tokio::test]
 async fn continue_without_anything_to_answer_fails_and_changes_nothing() {
     let play = Script::new().says("one").stage();
@@ -332,7 +332,7 @@ async fn continue_without_anything_to_answer_fails_and_changes_nothing() {
     play.settle().await;
 }
 
-// 5.6
+// C5.6
 #[tokio::test]
 async fn continue_while_a_run_is_active_is_busy() {
     let play = Script::new()
@@ -345,7 +345,7 @@ async fn continue_while_a_run_is_active_is_busy() {
     assert_eq!(play.timeline.runs(), "start1 → end1");
 }
 
-// 5.8
+// C5.8
 #[tokio::test]
 async fn dropping_the_handle_a_waiter_or_the_agent_changes_nothing_about_the_run() {
     let gate = Gate::new();
@@ -363,7 +363,7 @@ async fn dropping_the_handle_a_waiter_or_the_agent_changes_nothing_about_the_run
     assert_eq!(timeline.runs(), "start1 → end1");
 }
 
-// 5.8
+// C5.8
 #[tokio::test]
 async fn a_panic_in_a_model_ends_in_run_end_and_idle() {
     let play = Script::new().answers([Step::text("so f"), Step::Panic]).says("two").stage();
@@ -374,7 +374,7 @@ async fn a_panic_in_a_model_ends_in_run_end_and_idle() {
         .assert_eq(&play.transcript());
 }
 
-// 5.10
+// C5.10
 #[tokio::test]
 async fn an_answer_cut_by_the_output_limit_is_a_stop_with_the_reason_length() {
     let usage = agent_core::Usage::default();
@@ -388,7 +388,7 @@ async fn an_answer_cut_by_the_output_limit_is_a_stop_with_the_reason_length() {
     assert_eq!(play.last_run(), "stop");
 }
 
-// 5.10
+// C5.10
 #[tokio::test]
 async fn the_calls_of_a_cut_answer_never_run_and_get_error_results() {
     let usage = agent_core::Usage::default();
@@ -413,7 +413,7 @@ async fn the_calls_of_a_cut_answer_never_run_and_get_error_results() {
     assert_eq!(play.last_run(), "stop");
 }
 
-// 5.7
+// C5.7
 #[tokio::test]
 async fn a_model_failure_keeps_the_text_so_far_and_drops_the_calls_that_never_ran() {
     let error = agent_core::ModelError::new(agent_core::ModelErrorKind::Malformed, "broken");
@@ -432,7 +432,7 @@ async fn a_model_failure_keeps_the_text_so_far_and_drops_the_calls_that_never_ra
     assert_eq!(play.last_run(), "error: broken");
 }
 
-// 5.7
+// C5.7
 #[tokio::test]
 async fn after_a_failure_the_agent_works() {
     let model = ScriptedModel::new();

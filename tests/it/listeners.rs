@@ -32,7 +32,7 @@ fn failing(agent: &Agent, moment: &'static str) -> Subscription {
     })
 }
 
-// 6.1
+// C6.1
 #[tokio::test]
 async fn listeners_are_awaited_one_after_another_in_subscription_order() {
     let play = Script::new().answers([]).stage();
@@ -48,7 +48,7 @@ async fn listeners_are_awaited_one_after_another_in_subscription_order() {
     }
 }
 
-// 6.1
+// C6.1
 #[tokio::test]
 async fn the_loop_goes_on_when_every_listener_has_finished_with_the_event() {
     let play = Script::new().says("one").stage();
@@ -75,7 +75,7 @@ async fn the_loop_goes_on_when_every_listener_has_finished_with_the_event() {
     play.settle().await;
 }
 
-// 6.1
+// C6.1
 #[tokio::test]
 async fn subscribing_takes_effect_from_the_next_event_and_unsubscribing_too() {
     let play = Script::new().says("one").stage();
@@ -98,7 +98,7 @@ async fn subscribing_takes_effect_from_the_next_event_and_unsubscribing_too() {
         .assert_eq(&late.story());
 }
 
-// 6.1
+// C6.1
 #[tokio::test]
 async fn unsubscribe_removes_only_its_own_also_its_self_and_twice() {
     let play = Script::new().says("one").stage();
@@ -119,7 +119,7 @@ async fn unsubscribe_removes_only_its_own_also_its_self_and_twice() {
     assert_eq!(last.story(), play.story());
 }
 
-// 6.1
+// C6.1
 #[tokio::test]
 async fn dropping_what_a_listener_owns_may_call_the_agent() {
     struct CallsOnDrop(Agent);
@@ -138,7 +138,7 @@ async fn dropping_what_a_listener_owns_may_call_the_agent() {
     play.run("go").await;
 }
 
-// 6.2
+// C6.2
 #[tokio::test]
 async fn the_state_is_reduced_before_listeners_see_the_event() {
     let play = Script::new().says("one").stage();
@@ -166,7 +166,7 @@ async fn the_state_is_reduced_before_listeners_see_the_event() {
     .assert_eq(&states.lock().unwrap().join("\n"));
 }
 
-// 6.3
+// C6.3
 #[tokio::test]
 async fn a_listener_that_fails_or_panics_is_a_diagnostic_and_stops_nobody() {
     let play = Script::new().says("one").stage();
@@ -196,7 +196,7 @@ async fn a_listener_that_fails_or_panics_is_a_diagnostic_and_stops_nobody() {
     assert_eq!(play.timeline.events().last().unwrap().run_id, None);
 }
 
-// 6.3
+// C6.3
 #[tokio::test]
 async fn a_listener_that_fails_on_every_event_does_not_report_itself_for_ever() {
     let play = Script::new().answers((0..99).map(|_| agent_core::Step::text("x"))).stage();
@@ -214,7 +214,7 @@ async fn a_listener_that_fails_on_every_event_does_not_report_itself_for_ever() 
     assert!(state.diagnostics.len() < diagnostics && state.diagnostics.len() <= 64);
 }
 
-// 6.3
+// C6.3
 #[tokio::test]
 async fn a_listener_whose_leftovers_panic_when_dropped_stops_nobody() {
     struct Bomb;
@@ -252,7 +252,7 @@ async fn a_listener_whose_leftovers_panic_when_dropped_stops_nobody() {
     assert_eq!(play.agent.snapshot().state.diagnostics.len(), 2);
 }
 
-// 6.4
+// C6.4
 #[tokio::test]
 async fn a_listener_can_stop_its_own_work_when_the_run_is_aborted() {
     let play = Script::new().says("one").stage();
@@ -276,7 +276,7 @@ async fn a_listener_can_stop_its_own_work_when_the_run_is_aborted() {
     assert_eq!(play.last_run(), "aborted");
 }
 
-// 6.4
+// C6.4
 #[tokio::test]
 async fn the_token_of_an_event_outside_a_run_never_fires() {
     let play = Script::new().says("one").stage();

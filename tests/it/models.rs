@@ -20,7 +20,7 @@ fn after(seconds: u64) -> ModelError {
     }
 }
 
-// 5.9
+// C5.9
 #[tokio::test(start_paused = true)]
 async fn a_passing_failure_before_any_output_is_retried_with_back_off() {
     let kinds =
@@ -52,7 +52,7 @@ async fn a_passing_failure_before_any_output_is_retried_with_back_off() {
     assert_eq!(play.transcript(), r#"user "go" | assistant[stop] "at last""#);
 }
 
-// 5.9
+// C5.9
 #[tokio::test(start_paused = true)]
 async fn retries_come_to_an_end_and_each_turn_has_its_own() {
     let failing = |script: Script, times| {
@@ -66,7 +66,7 @@ async fn retries_come_to_an_end_and_each_turn_has_its_own() {
     assert_eq!(play.last_run(), "stop");
 }
 
-// 5.9
+// C5.9
 #[tokio::test(start_paused = true)]
 async fn what_does_not_pass_is_not_retried() {
     for kind in [
@@ -83,7 +83,7 @@ async fn what_does_not_pass_is_not_retried() {
     }
 }
 
-// 5.9
+// C5.9
 #[tokio::test(start_paused = true)]
 async fn after_any_output_nothing_is_retried() {
     let lost = || Step::Fail(error(ModelErrorKind::Connection));
@@ -102,7 +102,7 @@ async fn after_any_output_nothing_is_retried() {
     assert_eq!(play.last_run(), "stop");
 }
 
-// 5.9
+// C5.9
 #[tokio::test(start_paused = true)]
 async fn retry_after_is_honoured() {
     let begun = Instant::now();
@@ -112,7 +112,7 @@ async fn retry_after_is_honoured() {
     assert!(waited >= Duration::from_secs(17) && waited < Duration::from_secs(18), "{waited:?}");
 }
 
-// 5.9
+// C5.9
 #[tokio::test(start_paused = true)]
 async fn a_retry_after_beyond_the_longest_delay_fails_at_once_and_says_when() {
     let begun = Instant::now();
@@ -122,7 +122,7 @@ async fn a_retry_after_beyond_the_longest_delay_fails_at_once_and_says_when() {
     assert_eq!(play.timeline.only(&["retry"]), "");
 }
 
-// 5.9
+// C5.9
 #[tokio::test(start_paused = true)]
 async fn abort_ends_the_wait_for_a_retry_at_once() {
     for in_listener in [true, false] {
@@ -146,7 +146,7 @@ async fn abort_ends_the_wait_for_a_retry_at_once() {
     }
 }
 
-// 5.9
+// C5.9
 #[tokio::test(start_paused = true)]
 async fn a_wait_longer_than_the_clock_can_tell_is_no_panic() {
     let play = Script::new()
@@ -166,7 +166,7 @@ async fn a_wait_longer_than_the_clock_can_tell_is_no_panic() {
     assert_eq!(play.last_run(), "aborted");
 }
 
-// 5.7
+// C5.7
 #[tokio::test(start_paused = true)]
 async fn a_model_that_is_silent_for_too_long_has_failed() {
     let begun = Instant::now();
@@ -185,7 +185,7 @@ async fn a_model_that_is_silent_for_too_long_has_failed() {
     assert!(play.last_run().contains("nothing for 2 s"), "{}", play.last_run());
 }
 
-// 5.7
+// C5.7
 #[tokio::test(start_paused = true)]
 async fn the_time_that_listeners_take_is_not_the_models_silence() {
     let play = Script::new()
@@ -239,7 +239,7 @@ where
     Script::new().with(|options| options.model = Arc::new(Made(model)))
 }
 
-// 5.7
+// C5.7
 #[tokio::test]
 async fn a_sink_kept_and_used_after_the_end_says_that_nobody_listens() {
     // There is no way to end twice or not at all: the end is what `respond` returns. What is left
@@ -270,7 +270,7 @@ fn thought(delta: &str) -> Step {
     Step::Event(ModelEvent::Thinking { index: 0, delta: delta.to_owned() })
 }
 
-// 5.9
+// C5.9
 #[tokio::test(start_paused = true)]
 async fn an_answer_with_nothing_in_it_is_asked_for_once_more() {
     let signed = Step::Event(ModelEvent::ThinkingSignature { index: 0, signature: "s".into() });
@@ -293,7 +293,7 @@ async fn an_answer_with_nothing_in_it_is_asked_for_once_more() {
     }
 }
 
-// 5.9, 4.4
+// C5.9, C4.4
 #[tokio::test(start_paused = true)]
 async fn thoughts_that_came_to_nothing_are_not_shown_beside_the_next() {
     let gate = Gate::new();
@@ -313,7 +313,7 @@ async fn thoughts_that_came_to_nothing_are_not_shown_beside_the_next() {
     play.settle().await;
 }
 
-// 5.9
+// C5.9
 #[tokio::test(start_paused = true)]
 async fn a_model_that_goes_on_saying_nothing_has_failed() {
     let play = Script::new().answers([]).answers([thought("hm")]).says("never").play().await;
@@ -342,7 +342,7 @@ async fn a_model_that_goes_on_saying_nothing_has_failed() {
     assert!(play.transcript().contains(r#"result a "work done" | assistant[error]"#));
 }
 
-// 5.9
+// C5.9
 #[tokio::test(start_paused = true)]
 async fn an_abort_in_the_wait_after_an_empty_answer_ends_it() {
     let play = Script::new().answers([thought("hm")]).says("never").stage();
@@ -354,7 +354,7 @@ async fn an_abort_in_the_wait_after_an_empty_answer_ends_it() {
     assert_eq!(play.transcript(), r#"user "go" | assistant[aborted] """#);
 }
 
-// 5.10
+// C5.10
 #[tokio::test]
 async fn an_answer_cut_while_it_was_still_thinking_says_so() {
     let cut = Step::End(StopReason::Length, Usage::default());
@@ -362,7 +362,7 @@ async fn an_answer_cut_while_it_was_still_thinking_says_so() {
     assert_eq!(play.last_run(), "length");
 }
 
-// 5.7
+// C5.7
 #[tokio::test]
 async fn an_answer_that_is_too_long_ends_as_an_error_that_keeps_what_came() {
     let dropped = Gate::new();
@@ -404,7 +404,7 @@ impl Drop for OnDrop {
     }
 }
 
-// 5.7
+// C5.7
 #[tokio::test]
 async fn an_answer_has_sixteen_mebibytes_at_most_unless_told_otherwise() {
     let play = made(|_, sink| async move {
@@ -418,7 +418,7 @@ async fn an_answer_has_sixteen_mebibytes_at_most_unless_told_otherwise() {
     assert!(play.last_run().contains("longer than 16777216 bytes"), "{}", play.last_run());
 }
 
-// 5.7
+// C5.7
 #[tokio::test(start_paused = true)]
 async fn events_without_anything_new_are_silence() {
     let (id, name, delta) = (String::new(), "work".to_owned(), String::new());
@@ -442,7 +442,7 @@ async fn events_without_anything_new_are_silence() {
     }
 }
 
-// 5.7
+// C5.7
 #[tokio::test]
 async fn a_model_that_floods_waits_for_the_listeners_and_ends_with_an_abort() {
     let sent = Arc::new(std::sync::atomic::AtomicU64::new(0));
@@ -485,7 +485,7 @@ async fn a_model_that_floods_waits_for_the_listeners_and_ends_with_an_abort() {
     assert_eq!(play.last_run(), "aborted");
 }
 
-// 5.7
+// C5.7
 #[tokio::test]
 async fn a_stop_reason_that_the_calls_belie_does_not_count() {
     let stop = Step::End(StopReason::Stop, Usage::default());
@@ -505,7 +505,7 @@ async fn a_stop_reason_that_the_calls_belie_does_not_count() {
     );
 }
 
-// 5.7
+// C5.7
 #[tokio::test]
 async fn blocks_keep_the_order_in_which_they_began_whatever_their_numbers() {
     let event = Step::Event;
@@ -538,7 +538,7 @@ async fn blocks_keep_the_order_in_which_they_began_whatever_their_numbers() {
     assert_eq!(indices, [0, 1, 0, 1, 2]);
 }
 
-// 5.7
+// C5.7
 #[tokio::test]
 async fn usage_adds_up_over_turns_and_runs() {
     let usage = Usage { input: 1, output: 2, cache_read: 3, cache_write: 4 };

@@ -1,11 +1,14 @@
 //! The pages that people write clients from are true: each method, event, frame, error, setting and
 //! client in them is the one in the code, and none is missing.
 
-use std::{collections::BTreeMap, fs};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+};
 
 use agent_daemon::{protocol::RpcError, schema::protocol};
 use serde_json::{Map, Value, json};
-use support::process::repository;
+use support::process::{Home, finished, repository};
 
 /// A page of the repository.
 fn page(name: &str) -> String {
@@ -145,6 +148,78 @@ fn example(variant: &Value) -> Value {
     let example: Map<String, Value> =
         properties.iter().map(|(name, schema)| (name.clone(), value(schema))).collect();
     Value::Object(example)
+}
+
+#[test]
+fn the_configuration_page_names_every_key_and_flag_and_its_example_is_taken() {
+    let page = page("agent-daemon/CONFIGURATION.md");
+    let (_, example) = page.split_once("```toml\n").unwrap();
+    let example = example.split_once("```").unwrap().0;
+    let named: BTreeSet<String> =
+        rows(section(&page, "Keys")).into_iter().map(|row| row.0).collect();
+    let table: toml::Table = example.parse().unwrap();
+    let mut given = BTreeSet::new();
+    keys(&toml::Value::Table(table), "", &mut given);
+    assert_eq!(named, given, "the rows, and the keys of the example");
+
+    // Every key that the daemon takes is in the example: what it says of one that it does not know.
+    for (table, known) in
+        [("session", "session"), ("tools", "tools"), ("limits", "limits"), ("retry", "retry")]
+    {
+        let told = refusal(&format!("[{table}]\nno_such_key = 1\n"));
+        for key in told.split('`').skip(1).step_by(2).filter(|word| is_key(word)) {
+            let key = format!("{known}.{key}");
+            assert!(key.ends_with("no_such_key") || named.contains(&key), "{key} has no row");
+        }
+        assert!(told.matches('`').count() > 4, "{told}");
+    }
+    let home = Home::new();
+    home.configure(example);
+    let daemon = finished(home.daemon_command(&["--stdio"]).env("LOCAL_API_KEY", "k"));
+    assert_eq!(daemon.status.code(), Some(0), "{}", String::from_utf8_lossy(&daemon.stderr));
+
+    let help = finished(&mut home.daemon_command(&["--help"]));
+    let help = String::from_utf8(help.stdout).unwrap();
+    let flags = help.split_whitespace().filter(|word| word.starts_with("--"));
+    let flags = flags.map(|word| word.trim_matches(|c: char| !c.is_alphanumeric() && c != '-'));
+    for flag in flags.filter(|flag| !["--help", "--version", "--stdio"].contains(flag)) {
+        assert!(page.contains(&format!("| `{flag}")), "{flag} has no row");
+    }
+}
+
+/// The paths of all keys: what a table's users name themselves is `*`, an item of a list `[]`.
+fn keys(value: &toml::Value, path: &str, found: &mut BTreeSet<String>) {
+    let toml::Value::Table(table) = value else {
+        found.insert(path.to_owned());
+        return;
+    };
+    for (name, value) in table {
+        let name = if path == "providers" { "*" } else { name };
+        let path = if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") };
+        match value {
+            toml::Value::Array(items) if items.iter().any(toml::Value::is_table) => {
+                found.insert(path.clone());
+                items.iter().for_each(|item| keys(item, &format!("{path}[]"), found));
+            }
+            toml::Value::Table(_) if path.ends_with(".headers") => {
+                found.insert(path);
+            }
+            value => keys(value, &path, found),
+        }
+    }
+}
+
+fn is_key(word: &str) -> bool {
+    word.chars().all(|c| c.is_ascii_lowercase() || c == '_')
+}
+
+/// What the daemon says of a configuration that it does not take.
+fn refusal(configuration: &str) -> String {
+    let home = Home::new();
+    home.configure(configuration);
+    let refused = finished(&mut home.daemon_command(&["--stdio"]));
+    assert_eq!(refused.status.code(), Some(2));
+    String::from_utf8(refused.stderr).unwrap()
 }
 
 #[test]

@@ -9,7 +9,7 @@ use agent_core::{Gate, QueueKind, SubmitError, ToolDecision, ToolOutput};
 use expect_test::expect;
 use support::{Script, ScriptedHooks, ScriptedTool, Timeline, must, prompt, word};
 
-// 6.3
+// C6.3
 #[tokio::test]
 async fn a_listener_that_throws_on_tool_end_unpairs_nothing() {
     let play = Script::new()
@@ -30,7 +30,7 @@ async fn a_listener_that_throws_on_tool_end_unpairs_nothing() {
         .assert_eq(&play.transcript());
 }
 
-// 5.4
+// C5.4
 #[tokio::test]
 async fn a_prompt_inside_run_end_with_two_listeners_reaches_both_in_order() {
     let play = Script::new().says("one").says("two").stage();
@@ -50,7 +50,7 @@ async fn a_prompt_inside_run_end_with_two_listeners_reaches_both_in_order() {
     }
 }
 
-// 7.4
+// C7.4
 #[tokio::test]
 async fn an_abort_in_the_preflight_of_call_1_of_3_pairs_all_three() {
     let gate = Gate::new();
@@ -79,7 +79,7 @@ async fn an_abort_in_the_preflight_of_call_1_of_3_pairs_all_three() {
         .assert_eq(&play.timeline.only(&["tool_start", "tool_end", "tool_skipped", "message_end(tool"]));
 }
 
-// 8.4
+// C8.4
 #[tokio::test]
 async fn a_message_that_comes_at_any_step_of_the_final_drain_is_answered_or_refused_or_handed_back()
 {
@@ -114,7 +114,7 @@ async fn a_message_that_comes_at_any_step_of_the_final_drain_is_answered_or_refu
     }
 }
 
-// 8.4
+// C8.4
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_message_that_another_thread_sends_during_the_final_drain_is_not_lost() {
     let accepted = Arc::new(AtomicU32::new(0));
@@ -145,7 +145,7 @@ async fn a_message_that_another_thread_sends_during_the_final_drain_is_not_lost(
     assert!(accepted.load(Ordering::Relaxed) > 0);
 }
 
-// 4.2
+// C4.2
 #[tokio::test]
 async fn a_late_tool_update_does_not_appear_in_run_2() {
     let kept: Arc<Mutex<Option<agent_core::ToolContext>>> = Arc::default();
@@ -169,7 +169,7 @@ async fn a_late_tool_update_does_not_appear_in_run_2() {
     assert_eq!(play.timeline.only(&["tool_update"]), "");
 }
 
-// 7.1
+// C7.1
 #[tokio::test]
 async fn prompt_and_abort_without_an_await_between_end_as_aborted() {
     let play = Script::new().says("one").stage();

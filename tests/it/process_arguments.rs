@@ -1,4 +1,4 @@
-//! `agent-daemon`'s command line: what it prints, logs and refuses (wire protocol, 8).
+//! `agent-daemon`'s command line: what it prints, logs and refuses (W8).
 
 use std::fs;
 

@@ -1,4 +1,4 @@
-//! `agent-client` as a person uses it: Ctrl-C, two terminals, exit statuses (wire protocol, 7).
+//! `agent-client` as a person uses it: Ctrl-C, two terminals, exit statuses (W7).
 
 use std::{
     process::{Child, Stdio},

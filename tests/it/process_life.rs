@@ -1,4 +1,4 @@
-//! How a daemon begins and ends: whoever leaves, hangs or started it (wire protocol, 2).
+//! How a daemon begins and ends: whoever leaves, hangs or started it (W2).
 
 use std::{
     fs::{self, Permissions},

@@ -1,4 +1,4 @@
-//! TCP and WebSocket: holders of the token get in, and nobody else (wire protocol, 6).
+//! TCP and WebSocket: holders of the token get in, and nobody else (W6).
 
 use std::{
     collections::VecDeque,
@@ -69,6 +69,7 @@ impl Net {
     }
 }
 
+// W6.3
 #[test]
 fn tcp_wants_the_token_before_anything_else() {
     let mut net = Net::start();
@@ -96,6 +97,7 @@ fn tcp_wants_the_token_before_anything_else() {
     assert!(!net.daemon.said().contains(&net.token));
 }
 
+// W6.3
 #[test]
 fn a_web_page_s_requests_get_nowhere() {
     let net = Net::start();

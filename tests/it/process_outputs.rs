@@ -1,4 +1,4 @@
-//! Where long outputs are, and when they go (wire protocol, 9).
+//! Where long outputs are, and when they go (W9).
 
 use std::{fs, os::unix::fs::MetadataExt, path::PathBuf};
 

@@ -1,4 +1,4 @@
-//! Keys and the token are in no log, event, error, state or tool's environment (wire protocol, 6).
+//! Keys and the token are in no log, event, error, state or tool's environment (W6).
 
 use serde_json::{Value, json};
 use support::process::{Daemon, Home, ModelServer, Peer};
@@ -7,6 +7,7 @@ const OPENAI: &str = "sk-planted-openai-5f1c";
 const ANTHROPIC: &str = "sk-ant-planted-anthropic-8e2d";
 const LOCAL: &str = "planted-local-77ab";
 
+// W6.4
 #[test]
 fn planted_keys_and_the_token_come_out_nowhere() {
     let model = ModelServer::start();

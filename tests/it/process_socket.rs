@@ -1,4 +1,4 @@
-//! The Unix socket: many clients, one agent; start-up races; who gets in (wire protocol, 1 and 6).
+//! The Unix socket: many clients, one agent; start-up races; who gets in (W1 and W6).
 
 use std::{
     fs::{self, OpenOptions, Permissions},
@@ -106,6 +106,7 @@ fn many_connections_leave_tools_what_they_need() {
     assert_eq!(daemon.exit().code(), Some(0));
 }
 
+// W2.3
 #[test]
 fn a_client_that_leaves_takes_nothing_with_it() {
     let model = ModelServer::start();
@@ -139,6 +140,7 @@ fn exit_on_a_socket_ends_the_connection_and_not_the_daemon() {
     assert_eq!(home.connect().call("health", json!({}))["status"], "ok");
 }
 
+// W2.4
 #[test]
 fn a_shutdown_is_told_to_every_subscriber() {
     let home = Home::new();
@@ -156,6 +158,7 @@ fn a_shutdown_is_told_to_every_subscriber() {
     home.await_count("sleep 1009", 0);
 }
 
+// W6.1
 #[test]
 fn the_socket_is_0600_in_a_directory_of_0700_and_goes_with_the_daemon() {
     let home = Home::new();
@@ -170,6 +173,7 @@ fn the_socket_is_0600_in_a_directory_of_0700_and_goes_with_the_daemon() {
     assert!(!home.socket().exists());
 }
 
+// W6.1
 #[test]
 fn of_five_daemons_started_at_once_one_serves_and_the_others_name_it() {
     let home = Home::new();
@@ -226,6 +230,7 @@ fn what_is_no_stale_socket_is_left_alone() {
 }
 
 /// Root may pass through any mode, so that only the check of the peer's user is left to stop it.
+// W6.1
 #[test]
 fn another_user_is_turned_away() {
     let can_switch = match rustix::process::geteuid().is_root() {

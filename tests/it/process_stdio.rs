@@ -1,4 +1,4 @@
-//! `agent-daemon --stdio` as its parent sees it: how it works and how it ends (wire protocol, 2).
+//! `agent-daemon --stdio` as its parent sees it: how it works and how it ends (W2).
 
 use std::io::Write;
 
@@ -55,7 +55,7 @@ fn a_pipe_of_a_prompt_and_a_wait_does_the_whole_job() {
     let frames: Vec<Value> = events.map(|line| line["params"]["result"].clone()).collect();
     expect![[r#"run_start turn_start message_start text_delta tool_call_delta message_end tool_start(call_1) tool_end(call_1) message_end(call_1) turn_end turn_start message_start text_delta message_end turn_end run_end(stop)"#]]
         .assert_eq(&story(&frames));
-    // 3.2: the wait's answer comes after the events that it speaks of.
+    // W3.2: the wait's answer comes after the events that it speaks of.
     let end = lines.iter().position(|line| line["params"]["result"]["type"] == "run_end");
     let waited = lines.iter().position(|line| line["id"] == 2);
     assert!(end < waited, "{lines:#?}");
@@ -84,7 +84,7 @@ fn lsp_headers_are_answered_with_lsp_headers() {
     assert_eq!(serde_json::from_str::<Value>(body).unwrap()["id"], "é");
 }
 
-/// 1.4: nothing is left to read, which is the end of stdin; the parent is told why.
+/// W1.4: nothing is left to read, which is the end of stdin; the parent is told why.
 #[test]
 fn what_cannot_be_read_from_stdin_is_its_end_and_stderr_says_why() {
     let home = Home::new();
@@ -102,6 +102,7 @@ fn what_cannot_be_read_from_stdin_is_its_end_and_stderr_says_why() {
     }
 }
 
+// W2.3
 #[test]
 fn the_end_of_stdin_in_mid_run_aborts_the_run_and_exits_0() {
     let home = Home::new();
@@ -128,6 +129,7 @@ fn the_end_of_stdin_waits_for_the_waits_in_flight() {
     assert_eq!(daemon.exit().code(), Some(0));
 }
 
+// W2.2
 #[test]
 fn exit_says_whether_there_was_a_shutdown() {
     for (shutdown, status) in [(true, 0), (false, 1)] {
@@ -145,6 +147,7 @@ fn exit_says_whether_there_was_a_shutdown() {
     }
 }
 
+// W2.3
 #[test]
 fn without_a_reader_of_stdout_the_daemon_ends_at_once_with_its_children() {
     let home = Home::new();
@@ -180,6 +183,7 @@ fn without_its_parent_the_daemon_ends_with_its_children() {
     peer.closed();
 }
 
+// W2.4
 #[test]
 fn a_killed_daemon_leaves_no_child_of_a_tool() {
     let home = Home::new();
@@ -190,6 +194,7 @@ fn a_killed_daemon_leaves_no_child_of_a_tool() {
     peer.closed();
 }
 
+// W2.4
 #[test]
 fn terminated_or_interrupted_it_aborts_says_why_and_exits_0() {
     for signal in [Signal::TERM, Signal::INT] {
@@ -227,6 +232,7 @@ fn a_second_signal_ends_it_now() {
     peer.closed();
 }
 
+// W2.5
 #[test]
 fn stdout_is_the_protocol_s_alone_whatever_is_logged() {
     let home = Home::new();

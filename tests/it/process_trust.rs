@@ -1,4 +1,4 @@
-//! Whose socket, directory and port it is: neither side trusts another user's (wire protocol, 6).
+//! Whose socket, directory and port it is: neither side trusts another user's (W6).
 
 use std::{
     fs::{self, Permissions},

@@ -719,7 +719,7 @@ fn cases() -> u32 {
     std::env::var("AGENT_PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(300)
 }
 
-// 4.4, 8.4, 3.4, 3.3, 7.6, 5.4
+// C4.4, C8.4, C3.4, C3.3, C7.6, C5.4
 #[test]
 fn whatever_is_played_the_promises_hold() {
     let config = ProptestConfig {

@@ -34,7 +34,7 @@ fn enqueue(
     agent.submit("late".into(), intent).map(|accepted| accepted.disposition)
 }
 
-// 8.1
+// C8.1
 #[tokio::test]
 async fn one_at_a_time_gives_each_instruction_its_own_answer() {
     check(
@@ -51,7 +51,7 @@ async fn one_at_a_time_gives_each_instruction_its_own_answer() {
     .await;
 }
 
-// 8.1
+// C8.1
 #[tokio::test]
 async fn all_at_once_gives_them_one_answer() {
     check(
@@ -67,7 +67,7 @@ async fn all_at_once_gives_them_one_answer() {
     .await;
 }
 
-// 8.1
+// C8.1
 #[tokio::test]
 async fn each_mode_can_be_set_during_a_run() {
     check(
@@ -86,7 +86,7 @@ async fn each_mode_can_be_set_during_a_run() {
     .await;
 }
 
-// 8.2
+// C8.2
 #[tokio::test]
 async fn steering_comes_before_follow_ups_which_wait_for_the_run_to_stop() {
     check(
@@ -104,7 +104,7 @@ async fn steering_comes_before_follow_ups_which_wait_for_the_run_to_stop() {
     .await;
 }
 
-// 8.2
+// C8.2
 #[tokio::test]
 async fn follow_ups_wait_while_there_are_tool_results_to_answer() {
     check(
@@ -119,7 +119,7 @@ async fn follow_ups_wait_while_there_are_tool_results_to_answer() {
     .await;
 }
 
-// 8.2
+// C8.2
 #[tokio::test]
 async fn steering_never_splits_a_call_from_its_result() {
     let gate = Gate::new();
@@ -138,7 +138,7 @@ async fn steering_never_splits_a_call_from_its_result() {
         .assert_eq(&play.transcript());
 }
 
-// 8.2
+// C8.2
 #[tokio::test]
 async fn the_hook_is_asked_before_the_turn_limit_and_the_queues() {
     let hooks = ScriptedHooks::new().should_stop_after_turn(|_, _| async { Ok(true) });
@@ -153,7 +153,7 @@ async fn the_hook_is_asked_before_the_turn_limit_and_the_queues() {
     assert_eq!(undelivered(&play), ["now"]);
 }
 
-// 8.2
+// C8.2
 #[tokio::test]
 async fn cancellation_comes_before_the_hook() {
     let asked = Arc::new(Mutex::new(0));
@@ -167,7 +167,7 @@ async fn cancellation_comes_before_the_hook() {
     assert_eq!(*asked.lock().unwrap(), 0);
 }
 
-// 8.3
+// C8.3
 #[tokio::test]
 async fn each_queue_is_first_in_first_out_whatever_the_mode() {
     for mode in [QueueMode::OneAtATime, QueueMode::All] {
@@ -193,7 +193,7 @@ async fn each_queue_is_first_in_first_out_whatever_the_mode() {
     }
 }
 
-// 8.4
+// C8.4
 #[tokio::test]
 async fn a_message_accepted_at_any_moment_of_the_last_turn_is_answered() {
     for moment in
@@ -220,7 +220,7 @@ async fn a_message_accepted_at_any_moment_of_the_last_turn_is_answered() {
     }
 }
 
-// 8.4
+// C8.4
 #[tokio::test]
 async fn a_message_that_comes_back_does_so_in_order() {
     let play = Script::new()
@@ -239,7 +239,7 @@ async fn a_message_that_comes_back_does_so_in_order() {
     assert!(play.transcript().ends_with(r#"user "a""#), "{}", play.transcript());
 }
 
-// 8.5
+// C8.5
 #[tokio::test]
 async fn what_was_queued_when_a_run_fails_is_handed_back_and_never_leaks() {
     let stop = ScriptedHooks::new().should_stop_after_turn(|turn, _| async move {
@@ -271,7 +271,7 @@ async fn what_was_queued_when_a_run_fails_is_handed_back_and_never_leaks() {
     }
 }
 
-// 8.5
+// C8.5
 #[tokio::test]
 async fn a_turn_that_failed_closes_input_before_its_turn_end() {
     for script in [
@@ -294,14 +294,14 @@ async fn a_turn_that_failed_closes_input_before_its_turn_end() {
     }
 }
 
-// 8.6
+// C8.6
 #[tokio::test]
 async fn a_natural_stop_on_the_last_allowed_turn_is_a_stop() {
     let play = Script::new().says("one").with(|options| options.max_turns = 1).play().await;
     assert_eq!(play.last_run(), "stop");
 }
 
-// 8.6
+// C8.6
 #[tokio::test]
 async fn the_turn_limit_takes_nothing_that_would_not_be_answered() {
     let play = Script::new()
@@ -321,7 +321,7 @@ async fn the_turn_limit_takes_nothing_that_would_not_be_answered() {
         .assert_eq(&play.transcript());
 }
 
-// 8.6
+// C8.6
 #[tokio::test]
 async fn results_that_nobody_may_answer_end_the_run_as_max_turns_and_paired() {
     let play = Script::new()
@@ -335,7 +335,7 @@ async fn results_that_nobody_may_answer_end_the_run_as_max_turns_and_paired() {
         .assert_eq(&play.transcript());
 }
 
-// 8.7
+// C8.7
 #[tokio::test]
 async fn at_idle_input_is_refused_and_changes_nothing() {
     let play = Script::new().says("one").stage();
@@ -350,7 +350,7 @@ async fn at_idle_input_is_refused_and_changes_nothing() {
     }
 }
 
-// 8.7
+// C8.7
 #[tokio::test]
 async fn held_messages_are_taken_before_the_first_request_of_the_next_run() {
     let play = Script::new()
@@ -367,7 +367,7 @@ async fn held_messages_are_taken_before_the_first_request_of_the_next_run() {
     assert_eq!(play.model.requests()[0].messages.len(), 2);
 }
 
-// 8.7
+// C8.7
 #[tokio::test]
 async fn held_messages_of_a_run_that_fails_are_undelivered_too() {
     let play = Script::new()
@@ -382,7 +382,7 @@ async fn held_messages_of_a_run_that_fails_are_undelivered_too() {
     expect![[r#"user "go" | user "again" | assistant[stop] "two""#]].assert_eq(&play.transcript());
 }
 
-// 8.7
+// C8.7
 #[tokio::test]
 async fn a_message_held_while_a_run_closes_waits_for_the_next_one() {
     for moment in ["turn_end(1", "end1"] {
@@ -403,7 +403,7 @@ async fn a_message_held_while_a_run_closes_waits_for_the_next_one() {
     }
 }
 
-// 8.8
+// C8.8
 #[tokio::test]
 async fn input_for_a_run_that_is_not_active_is_refused_and_names_the_active_one() {
     let gate = Gate::new();
@@ -432,7 +432,7 @@ async fn input_for_a_run_that_is_not_active_is_refused_and_names_the_active_one(
     play.settle().await;
 }
 
-// 8.8
+// C8.8
 #[tokio::test]
 async fn a_message_for_a_run_that_has_closed_is_never_held_for_another() {
     let refused: Arc<Mutex<Vec<SubmitError>>> = Arc::default();
@@ -455,7 +455,7 @@ async fn a_message_for_a_run_that_has_closed_is_never_held_for_another() {
     assert!(play.agent.snapshot().state.steering.is_empty());
 }
 
-// 8.9
+// C8.9
 #[tokio::test]
 async fn clearing_returns_what_was_removed_and_each_message_can_be_removed_alone() {
     let gate = Gate::new();
@@ -488,7 +488,7 @@ async fn clearing_returns_what_was_removed_and_each_message_can_be_removed_alone
         .assert_eq(&play.transcript());
 }
 
-// 8.9
+// C8.9
 #[tokio::test]
 async fn held_messages_can_be_cleared_too() {
     let play = Script::new().with(|options| options.when_idle = WhenIdle::Hold).stage();
@@ -503,7 +503,7 @@ async fn held_messages_can_be_cleared_too() {
     );
 }
 
-// 8.10
+// C8.10
 #[tokio::test]
 async fn a_queue_holds_64_messages() {
     let gate = Gate::new();
@@ -524,7 +524,7 @@ async fn a_queue_holds_64_messages() {
     assert_eq!(undelivered(&play).len(), 65);
 }
 
-// 8.10
+// C8.10
 #[tokio::test]
 async fn a_queue_holds_32_mib() {
     let play = Script::new().with(|options| options.when_idle = WhenIdle::Hold).stage();
@@ -539,7 +539,7 @@ async fn a_queue_holds_32_mib() {
     play.settle().await;
 }
 
-// 8.10
+// C8.10
 #[tokio::test]
 async fn what_run_end_hands_back_has_no_queue_update_of_its_own() {
     let play = Script::new()
@@ -554,7 +554,7 @@ async fn what_run_end_hands_back_has_no_queue_update_of_its_own() {
     assert!(play.agent.snapshot().state.steering.is_empty());
 }
 
-// 8.7
+// C8.7
 #[tokio::test]
 async fn input_can_choose_for_itself_what_happens_without_a_run() {
     let play = Script::new().says("one").says("two").stage();
@@ -577,7 +577,7 @@ async fn input_can_choose_for_itself_what_happens_without_a_run() {
         .assert_eq(&play.transcript());
 }
 
-// 5.1
+// C5.1
 #[tokio::test]
 async fn a_prompt_can_choose_to_become_steering_or_a_follow_up_of_an_open_run() {
     let gate = Gate::new();
@@ -593,7 +593,7 @@ async fn a_prompt_can_choose_to_become_steering_or_a_follow_up_of_an_open_run() 
     play.settle().await;
 }
 
-// 8.5
+// C8.5
 #[tokio::test]
 async fn undelivered_input_can_be_prompted_again_inside_run_end() {
     let play = Script::new()
@@ -607,7 +607,7 @@ async fn undelivered_input_can_be_prompted_again_inside_run_end() {
         .assert_eq(&play.transcript());
 }
 
-// 2.1
+// C2.1
 #[tokio::test]
 async fn input_that_shows_nothing_is_refused_and_changes_nothing() {
     let agent = Script::new().play().await.agent;

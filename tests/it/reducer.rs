@@ -12,7 +12,7 @@ fn late(run: u64, kind: EventKind) -> Event {
     Event { seq: 1_000, run_id: Some(RunId(run)), kind }
 }
 
-// 4.1
+// C4.1
 #[tokio::test]
 async fn run_start_makes_it_running_with_its_id_and_appends_the_prompt() {
     let play = Script::new().says("one").stage();
@@ -23,7 +23,7 @@ async fn run_start_makes_it_running_with_its_id_and_appends_the_prompt() {
     assert_eq!(transcript_story(state.messages.iter()), r#"user "go""#);
 }
 
-// 4.2
+// C4.2
 #[tokio::test]
 async fn a_late_event_of_run_1_cannot_touch_run_2() {
     let gate = Gate::new();
@@ -57,7 +57,7 @@ async fn a_late_event_of_run_1_cannot_touch_run_2() {
     assert_eq!(reduce(state, &event).diagnostics.len(), 1);
 }
 
-// 4.3
+// C4.3
 #[tokio::test]
 async fn run_end_makes_it_idle_keeps_the_reason_and_clears_the_turn() {
     let gate = Gate::new();
@@ -80,7 +80,7 @@ async fn run_end_makes_it_idle_keeps_the_reason_and_clears_the_turn() {
     assert_eq!(play.agent.snapshot().state.messages, result.messages);
 }
 
-// 4.3
+// C4.3
 #[tokio::test]
 async fn after_each_way_to_end_the_transcript_is_the_runs_result() {
     for script in [
@@ -99,7 +99,7 @@ async fn after_each_way_to_end_the_transcript_is_the_runs_result() {
     }
 }
 
-// 4.4
+// C4.4
 #[tokio::test]
 async fn a_client_that_attaches_at_any_event_ends_with_the_agents_state() {
     let play = Script::new()
@@ -137,7 +137,7 @@ async fn a_client_that_attaches_at_any_event_ends_with_the_agents_state() {
     }
 }
 
-// 4.4
+// C4.4
 #[tokio::test]
 async fn after_a_reset_all_messages_are_given_again() {
     let play = Script::new().says("one").stage();
@@ -151,7 +151,7 @@ async fn after_a_reset_all_messages_are_given_again() {
     assert_eq!(folded, play.agent.snapshot().state);
 }
 
-// 4.5
+// C4.5
 #[tokio::test]
 async fn nothing_that_a_caller_does_with_a_snapshot_an_event_or_a_result_changes_the_agent() {
     let play = Script::new().says("one").stage();
@@ -174,7 +174,7 @@ async fn nothing_that_a_caller_does_with_a_snapshot_an_event_or_a_result_changes
     expect![[r#"user "go" | assistant[stop] "one""#]].assert_eq(&play.transcript());
 }
 
-// 4.5
+// C4.5
 #[tokio::test]
 async fn a_snapshot_shares_the_messages_and_later_events_do_not_change_it() {
     let gate = Gate::new();

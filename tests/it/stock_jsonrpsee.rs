@@ -132,6 +132,7 @@ async fn jsonrpsee_over_its_websocket() {
     check(client, Some(token.trim()), daemon).await;
 }
 
+// W4.1
 #[tokio::test]
 async fn jsonrpsee_over_the_unix_socket() {
     let home = Home::new();

@@ -24,7 +24,7 @@ fn result(play: &Play) -> agent_core::ToolResultMessage {
     result.clone()
 }
 
-// 11.1
+// C11.1
 #[tokio::test]
 async fn arguments_are_validated_and_the_error_names_the_field() {
     let tool = work().takes(json!({
@@ -53,7 +53,7 @@ async fn arguments_are_validated_and_the_error_names_the_field() {
     assert_eq!(tool.calls(), [json!({ "path": "x", "limit": 1 })]);
 }
 
-// 11.1
+// C11.1
 #[tokio::test]
 async fn the_model_is_told_name_description_and_schema() {
     let schema = json!({ "type": "object", "properties": { "path": {} } });
@@ -65,7 +65,7 @@ async fn the_model_is_told_name_description_and_schema() {
     );
 }
 
-// 11.1
+// C11.1
 #[tokio::test]
 async fn a_value_that_does_not_fit_is_not_repeated_to_the_model() {
     let schema = json!({ "type": "object", "properties": { "key": { "type": "integer" } } });
@@ -73,7 +73,7 @@ async fn a_value_that_does_not_fit_is_not_repeated_to_the_model() {
     assert!(!agent_core::text_of(&result(&play).content).contains("sk-secret"));
 }
 
-// 11.1
+// C11.1
 #[tokio::test]
 async fn arguments_that_are_not_a_json_object_never_run_and_stay_a_string() {
     let tool = work();
@@ -93,7 +93,7 @@ async fn arguments_that_are_not_a_json_object_never_run_and_stay_a_string() {
     assert_eq!(tool.calls(), [json!({}), json!({})]);
 }
 
-// 11.1
+// C11.1
 #[tokio::test]
 async fn arguments_with_a_slip_of_one_meaning_run_as_they_were_meant() {
     let edit = json!({ "type": "object", "properties": { "old": { "type": "string" } } });
@@ -162,14 +162,14 @@ async fn arguments_with_a_slip_of_one_meaning_run_as_they_were_meant() {
     }
 }
 
-// 11.1
+// C11.1
 #[tokio::test]
 async fn a_schema_that_is_not_valid_is_the_tools_fault_and_an_error_result() {
     let play = call("{}", &work().takes(json!({ "type": "no such type" }))).await;
     assert!(agent_core::text_of(&result(&play).content).contains("schema of the tool work"));
 }
 
-// 11.2
+// C11.2
 #[tokio::test]
 async fn whatever_goes_wrong_in_a_call_is_a_paired_error_result_and_the_run_goes_on() {
     struct Unserialisable;
@@ -214,7 +214,7 @@ async fn whatever_goes_wrong_in_a_call_is_a_paired_error_result_and_the_run_goes
     }
 }
 
-// 11.2
+// C11.2
 #[tokio::test]
 async fn an_error_keeps_its_content_and_details() {
     let tool = work().runs(|_, _| async {
@@ -226,7 +226,7 @@ async fn an_error_keeps_its_content_and_details() {
     assert_eq!(result(&play).details, Some(json!({ "exit": 1 })));
 }
 
-// 11.2
+// C11.2
 #[tokio::test]
 async fn calls_with_one_id_are_told_apart_and_stay_paired() {
     let play = Script::new()
@@ -251,7 +251,7 @@ async fn calls_with_one_id_are_told_apart_and_stay_paired() {
     assert_eq!(messages.len(), 8);
 }
 
-// 11.2
+// C11.2
 #[tokio::test]
 async fn of_two_tools_with_one_name_the_first_counts() {
     let first = work().step(ToolStep::Says("first"));
@@ -266,7 +266,7 @@ async fn of_two_tools_with_one_name_the_first_counts() {
     assert_eq!(play.model.requests()[0].tools.len(), 1);
 }
 
-// 11.2: what calls queue for they get in call order.
+// C11.2: what calls queue for they get in call order.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn calls_begin_in_call_order() {
     let calls = 200;
@@ -277,7 +277,7 @@ async fn calls_begin_in_call_order() {
     assert_eq!(tool.calls(), (0..calls).map(|n| json!({ "n": n })).collect::<Vec<_>>());
 }
 
-// 3.4: a call that waits for another to end has not begun.
+// C3.4: a call that waits for another to end has not begun.
 #[tokio::test]
 async fn no_more_calls_run_at_once_than_the_limit_and_the_others_follow_in_call_order() {
     let gates = [(); 4].map(|()| Gate::new());
@@ -305,7 +305,7 @@ async fn no_more_calls_run_at_once_than_the_limit_and_the_others_follow_in_call_
     );
 }
 
-// 7.4
+// C7.4
 #[tokio::test]
 async fn an_abort_skips_the_calls_that_wait_for_others_to_end() {
     let play = Script::new()
@@ -322,7 +322,7 @@ async fn an_abort_skips_the_calls_that_wait_for_others_to_end() {
     assert_eq!(play.last_run(), "aborted");
 }
 
-// 3.4
+// C3.4
 #[tokio::test]
 async fn sixteen_calls_run_at_once_unless_set() {
     let gate = Gate::new();
@@ -344,7 +344,7 @@ async fn sixteen_calls_run_at_once_unless_set() {
     assert!(play.transcript().contains(r#"result 40 "work done""#));
 }
 
-// 11.2
+// C11.2
 #[tokio::test]
 async fn updates_that_come_after_their_call_has_ended_are_dropped() {
     // The context of the first call is kept and used: beside a running call, and in a later run.
@@ -378,7 +378,7 @@ async fn updates_that_come_after_their_call_has_ended_are_dropped() {
     assert_eq!(play.timeline.only(&["tool_update"]), "");
 }
 
-// 11.2
+// C11.2
 #[tokio::test]
 async fn a_tool_that_floods_updates_delays_nobody() {
     let play = Script::new()
@@ -398,7 +398,7 @@ async fn a_tool_that_floods_updates_delays_nobody() {
     assert!(play.transcript().contains(r#"result a "flooded""#));
 }
 
-// 11.3
+// C11.3
 #[tokio::test]
 async fn the_built_in_four_read_write_edit_and_run_commands() {
     let directory = tempfile::tempdir().unwrap();
@@ -426,7 +426,7 @@ async fn the_built_in_four_read_write_edit_and_run_commands() {
     assert!(transcript.contains(r#"result! b "one three"#), "{transcript}");
 }
 
-// 11.3: one file, several names; each call builds on what the one before it did.
+// C11.3: one file, several names; each call builds on what the one before it did.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn calls_for_one_file_take_effect_in_call_order() {
     let directory = tempfile::tempdir().unwrap();

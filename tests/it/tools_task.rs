@@ -8,7 +8,7 @@ const SUM: &str =
     "# Adds its arguments.\ntotal=0\nfor n in \"$@\"; do total=$((total - n)); done\necho $total\n";
 const TEST: &str = "got=$(sh sum.sh 1 2 3)\n[ \"$got\" = 6 ] || { echo \"want 6, got $got\"; exit 1; }\necho passed\n";
 
-// 11.3: read, find, edit, run, read the output, mend, done.
+// C11.3: read, find, edit, run, read the output, mend, done.
 #[tokio::test]
 async fn a_failing_test_is_mended_with_the_real_tools() {
     let edit = json!({ "path": "sum.sh", "edits": [

@@ -4,7 +4,7 @@ use agent_core::{EndReason, Gate, RunId, Step, WaitError, WhenIdle};
 use futures_util::FutureExt;
 use support::{Script, abort, must, prompt, word};
 
-// 9.1
+// C9.1
 #[tokio::test]
 async fn at_idle_waiting_is_over_at_once() {
     let play = Script::new().says("one").stage();
@@ -16,7 +16,7 @@ async fn at_idle_waiting_is_over_at_once() {
     assert_eq!(idle.last_run.unwrap().reason, EndReason::Stop);
 }
 
-// 9.1
+// C9.1
 #[tokio::test]
 async fn all_waiters_go_on_together_whatever_the_end() {
     for (script, reason) in [
@@ -36,7 +36,7 @@ async fn all_waiters_go_on_together_whatever_the_end() {
     }
 }
 
-// 9.1
+// C9.1
 #[tokio::test]
 async fn if_a_listener_starts_another_run_first_the_wait_goes_on() {
     let gate = Gate::new();
@@ -52,7 +52,7 @@ async fn if_a_listener_starts_another_run_first_the_wait_goes_on() {
     play.settle().await;
 }
 
-// 9.1
+// C9.1
 #[tokio::test]
 async fn idle_means_that_events_outside_a_run_are_delivered_too() {
     let play = Script::new().with(|options| options.when_idle = WhenIdle::Hold).stage();
@@ -75,7 +75,7 @@ async fn idle_means_that_events_outside_a_run_are_delivered_too() {
     play.settle().await;
 }
 
-// 9.2
+// C9.2
 #[tokio::test]
 async fn waiting_for_one_run_ends_with_it_though_another_goes_on() {
     let gate = Gate::new();
@@ -98,7 +98,7 @@ async fn waiting_for_one_run_ends_with_it_though_another_goes_on() {
     play.settle().await;
 }
 
-// 9.2
+// C9.2
 #[tokio::test]
 async fn a_run_has_settled_only_when_every_listener_has_finished_with_its_end() {
     let play = Script::new().says("one").stage();
@@ -121,7 +121,7 @@ async fn a_run_has_settled_only_when_every_listener_has_finished_with_its_end() 
     must(waiter).await.unwrap();
 }
 
-// 9.2
+// C9.2
 #[tokio::test]
 async fn dropped_waits_leave_nothing_behind() {
     let gate = Gate::new();
@@ -138,7 +138,7 @@ async fn dropped_waits_leave_nothing_behind() {
     play.settle().await;
 }
 
-// 9.3
+// C9.3
 #[tokio::test]
 async fn a_prompt_after_the_wait_uses_a_new_token() {
     let play = Script::new().says("one").says("two").on("text_delta", abort()).stage();

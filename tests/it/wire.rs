@@ -63,7 +63,7 @@ fn queued() -> Arc<Queued> {
 
 const QUEUED: &str = r#"{"messageId":"m4","content":[{"type":"text","text":"hi"}]}"#;
 
-// 3.1
+// C3
 #[test]
 fn messages() {
     check(user(None), USER);
@@ -108,7 +108,7 @@ fn messages() {
     check(Message::ToolResult(detailed), &line);
 }
 
-// 3.1
+// C3
 #[test]
 fn blocks() {
     check(Block::text("hi"), r#"{"type":"text","text":"hi"}"#);
@@ -131,7 +131,7 @@ fn blocks() {
     );
 }
 
-// 3.1
+// C3
 #[test]
 fn reasons_and_sources() {
     let stop_reasons = [
@@ -164,7 +164,7 @@ fn reasons_and_sources() {
     check(levels.to_vec(), r#"["off","minimal","low","medium","high"]"#);
 }
 
-// 3.1
+// C3
 #[test]
 fn events_of_a_run() {
     let message = Arc::new(user(None));
@@ -237,7 +237,7 @@ fn events_of_a_run() {
     );
 }
 
-// 3.1
+// C3
 #[test]
 fn queue_updates() {
     event(
@@ -258,7 +258,7 @@ fn queue_updates() {
     );
 }
 
-// 3.1
+// C3
 #[test]
 fn events_outside_a_run() {
     outside(EventKind::Reset {}, r#""type":"reset""#);
@@ -288,7 +288,7 @@ fn events_outside_a_run() {
     );
 }
 
-// 3.1
+// C3
 #[test]
 fn run_ends() {
     let end = |reason, error_message, undelivered| EventKind::RunEnd {
@@ -333,7 +333,7 @@ fn config() -> Config {
 
 const CONFIG: &str = r#"{"model":"acme/one","thinkingLevel":"off","systemPrompt":"be brief","tools":["read"],"steeringMode":"one-at-a-time","followUpMode":"all","whenIdle":"reject","maxTurns":0,"toolExecution":"parallel"}"#;
 
-// 3.1
+// C3
 #[test]
 fn the_state_at_idle_and_in_the_midst_of_a_run() {
     check(config(), CONFIG);

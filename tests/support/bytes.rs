@@ -286,7 +286,7 @@ fn expect(frame: Frame<'_>, in_order: &mut Vec<String>, aside: &mut Vec<String>)
                 }
                 Some(id) => in_order.push(one_line(id.to_owned())),
             }
-            // 1.6: one that has an id is answered, and ends the conversation all the same.
+            // W1.6: one that has an id is answered, and ends the conversation all the same.
             return request.method != EXIT;
         }
     }
@@ -322,7 +322,7 @@ fn check_answer(said: &Said<'_>, text: &str) {
     assert!(error["data"]["retryable"].is_boolean(), "{text}");
 }
 
-/// 4.4: a subscriber sees numbers grow by one, or is told what came before.
+/// W4.4: a subscriber sees numbers grow by one, or is told what came before.
 fn check_frame(said: Said<'_>, last_seqs: &mut HashMap<String, Option<u64>>) {
     assert_eq!(said.method, Some("event"));
     let params = said.params.expect("a frame has params");

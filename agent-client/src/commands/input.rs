@@ -9,7 +9,7 @@ use base64::{Engine, engine::general_purpose::STANDARD};
 use super::stdin;
 use crate::{arguments::InputArguments, exit::Failure};
 
-/// The most text that a message may have (wire protocol, 3.5).
+/// The most text that a message may have (W3.5).
 const MAX_TEXT_BYTES: usize = 1 << 20;
 
 /// Puts a message together.

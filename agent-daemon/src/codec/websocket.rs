@@ -1,7 +1,7 @@
 //! WebSocket frames to messages and back, on the server's side (RFC 6455, section 5).
 //!
 //! Owns: the pieces of a message that is not whole yet. Ours rather than a library's, because a
-//! message over the limit is to be skipped, and the connection goes on (wire protocol, 1.3).
+//! message over the limit is to be skipped, and the connection goes on (W1.3).
 //! Never: reads, writes or shakes hands.
 
 use std::ops::Range;

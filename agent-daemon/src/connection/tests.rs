@@ -210,6 +210,7 @@ async fn check(input: &[u8], expected: &[&str]) {
     assert_eq!(lines, expected, "{:?}", String::from_utf8_lossy(input));
 }
 
+// W1.4
 #[tokio::test]
 async fn each_row_of_section_1_is_answered_as_it_says() {
     let rows: &[(&str, &[&str])] = &[
@@ -252,6 +253,7 @@ async fn each_row_of_section_1_is_answered_as_it_says() {
         .await;
 }
 
+// W1.1
 #[tokio::test]
 async fn what_some_reader_takes_for_a_line_end_is_escaped() {
     let mut peer = Peer::new(Setup::default());
@@ -280,6 +282,7 @@ async fn what_cannot_be_told_apart_ends_the_connection_after_what_came_before() 
     }
 }
 
+// W1.5
 #[tokio::test]
 async fn ten_thousand_pipelined_calls_are_answered_in_order() {
     const CALLS: usize = 10_000;
@@ -329,6 +332,7 @@ async fn a_waiting_call_holds_nothing_up_and_is_answered_when_its_time_comes() {
     assert_eq!(story(&peer.json().await), r#"1 {"seq":0}"#);
 }
 
+// W1.7
 #[tokio::test]
 async fn a_waiting_call_can_be_cancelled_once() {
     let mut peer = Peer::new(Setup::default());
@@ -346,6 +350,7 @@ async fn a_waiting_call_can_be_cancelled_once() {
     assert_eq!(story(&peer.json().await), "3 []");
 }
 
+// W1.6
 #[tokio::test]
 async fn thirty_two_calls_may_wait() {
     let mut peer = Peer::new(Setup::default());
@@ -476,6 +481,7 @@ async fn a_flood_that_nobody_reads_is_not_read_and_loses_nothing() {
     writing.await.unwrap();
 }
 
+// W1.6
 #[tokio::test]
 async fn unread_answers_are_bounded_in_bytes() {
     let mut peer = Peer::new(Setup { pipe_bytes: 1024, ..Setup::default() });
@@ -576,6 +582,7 @@ async fn an_answer_overtakes_the_events_that_wait() {
     assert!(read < 1500, "{read} of 4000 events came before the answer");
 }
 
+// W4.6
 #[tokio::test]
 async fn a_reader_that_falls_too_far_behind_is_told_and_begins_again() {
     let log = LogLimits { replay_events: 10, replay_bytes: 10_000, backlog_bytes: 100_000 };
@@ -617,6 +624,7 @@ async fn a_reader_that_falls_too_far_behind_is_told_and_begins_again() {
     assert!(state == Some(now), "the client holds another state");
 }
 
+// W4.4
 #[tokio::test]
 async fn above_a_mark_neighbouring_deltas_are_merged() {
     let mut limits = Setup::default().limits;

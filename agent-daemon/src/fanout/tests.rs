@@ -220,6 +220,7 @@ fn the_agent_may_be_ahead_of_the_log() {
     assert_eq!(from_head.take_all(), ["subscribed events 2 1", "text_delta 3"]);
 }
 
+// W4.4
 #[test]
 fn what_is_filtered_out_is_named_by_the_number_before() {
     let feed = Feed::new(LogLimits::default());

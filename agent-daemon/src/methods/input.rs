@@ -1,4 +1,4 @@
-//! What a user may say in one message (3.5).
+//! What a user may say in one message (W3.5).
 //!
 //! Owns: its bounds, and which of it is wrong.
 //! Never: holds up other connections; pictures are looked at elsewhere.

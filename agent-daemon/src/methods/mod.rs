@@ -2,7 +2,7 @@
 //!
 //! Owns: what each method does with its params.
 //! Never: waits, but in `waitForIdle`, `closeSession` and `shutdown`, and for pictures to be looked
-//! at, which holds up the calls behind; so calls take effect in the order in which they arrive (1.5).
+//! at, which holds up the calls behind; so calls take effect in the order in which they arrive (W1.5).
 
 use std::{future::Future, sync::Arc, time::Duration};
 

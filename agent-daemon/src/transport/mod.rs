@@ -1,4 +1,4 @@
-//! How peers reach the daemon (wire protocol, sections 1 and 6).
+//! How peers reach the daemon (W1 and W6).
 //!
 //! Each transport ends in a pair of a reader and a writer; what is said over them is the
 //! connection's.

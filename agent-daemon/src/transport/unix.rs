@@ -1,4 +1,4 @@
-//! The Unix socket (wire protocol, section 6).
+//! The Unix socket (W6).
 //!
 //! Owns: the socket file and the lock beside it, which is held for as long as the daemon lives, so
 //! that of several daemons started at once exactly one serves.

@@ -1,4 +1,4 @@
-//! The WebSocket handshake, and whom it turns away (wire protocol, section 6).
+//! The WebSocket handshake, and whom it turns away (W6).
 //!
 //! Owns: the rules that keep a web page out: which `Origin` and which `Host` may shake hands.
 //! Never: reads a message. A web page that gets this far still has no token.
