@@ -58,8 +58,8 @@ fn complain(failure: &Failure, json: bool) -> Exit {
     }
     if failure.is_about_model() && !json {
         remark(
-            "The daemon reads its configuration and its keys when it starts; \
-             `agent-client shutdown` ends it.",
+            "The daemon reads its configuration and its keys when it starts. `agent-client shutdown` \
+             ends it, and all its sessions with it.",
         );
     }
     failure.exit()

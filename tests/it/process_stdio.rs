@@ -5,7 +5,7 @@ use std::io::Write;
 use expect_test::expect;
 use rustix::process::Signal;
 use serde_json::{Value, json};
-use support::process::{Daemon, Home, Peer, eventually, finished, story};
+use support::process::{Daemon, Home, Peer, binary, eventually, finished, story};
 
 const PROMPT: &str =
     r#"{"jsonrpc":"2.0","id":1,"method":"prompt","params":{"input":"run echo hello"}}"#;
@@ -208,6 +208,21 @@ fn terminated_or_interrupted_it_aborts_says_why_and_exits_0() {
         assert_eq!(daemon.exit().code(), Some(0), "{}", daemon.said());
         nothing_is_left(&home);
     }
+}
+
+#[test]
+fn a_signal_is_heard_that_whoever_started_the_daemon_had_blocked() {
+    let home = Home::new();
+    let mut starter = home.command("env");
+    starter.arg("--block-signal=TERM").arg(binary("agent-daemon")).arg("--stdio");
+    let mut daemon = Daemon::start(&mut starter);
+    let mut peer = daemon.peer();
+    peer.subscribe();
+    peer.call("prompt", json!({ "input": "run grep SigBlk /proc/self/status" }));
+    let result = peer.frame("tool_end");
+    assert!(result.to_string().contains("SigBlk:\\t0000000000000000"), "{result}");
+    daemon.signal(Signal::TERM);
+    assert_eq!(daemon.exit().code(), Some(0), "{}", daemon.said());
 }
 
 #[test]

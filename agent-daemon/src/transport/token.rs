@@ -11,6 +11,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use super::place::is_ours_or_roots;
+
 const BYTES: usize = 32;
 
 /// 32 random bytes, in hex.
@@ -46,14 +48,12 @@ impl Token {
     /// The file cannot be read or made, others can read it, or it holds something else.
     pub fn at(path: &Path) -> Result<Self, TokenError> {
         let io = |source| TokenError::Io { path: path.to_owned(), source };
-        match OpenOptions::new().read(true).open(path) {
+        match open(path) {
             Ok(file) => Token::read(file, path),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 Token::make(path).or_else(|error| match error.kind() {
                     // Another daemon was faster; its token is as good.
-                    io::ErrorKind::AlreadyExists => {
-                        Token::read(File::open(path).map_err(io)?, path)
-                    }
+                    io::ErrorKind::AlreadyExists => Token::read(open(path).map_err(io)?, path),
                     _ => Err(io(error)),
                 })
             }
@@ -66,8 +66,7 @@ impl Token {
     /// # Errors
     /// There is no such file, others can read it, or it holds something else.
     pub fn existing(path: &Path) -> Result<Self, TokenError> {
-        let file = File::open(path);
-        let file = file.map_err(|source| TokenError::Io { path: path.to_owned(), source })?;
+        let file = open(path).map_err(|source| TokenError::Io { path: path.to_owned(), source })?;
         Token::read(file, path)
     }
 
@@ -79,8 +78,13 @@ impl Token {
     fn read(mut file: File, path: &Path) -> Result<Self, TokenError> {
         let io = |source| TokenError::Io { path: path.to_owned(), source };
         let metadata = file.metadata().map_err(io)?;
+        if !metadata.is_file() {
+            return Err(TokenError::Malformed(path.to_owned()));
+        }
         let is_ours = metadata.uid() == rustix::process::geteuid().as_raw();
-        if !is_ours || metadata.mode() & 0o077 != 0 {
+        // A symlink that somebody else has put there could name any file of ours.
+        let link = fs::symlink_metadata(path).map_err(io)?;
+        if !is_ours || !is_ours_or_roots(link.uid()) || metadata.mode() & 0o077 != 0 {
             return Err(TokenError::Open(path.to_owned()));
         }
         let mut text = String::new();
@@ -121,6 +125,12 @@ impl Token {
     }
 }
 
+/// Opens the file without waiting for anybody, should it be a pipe.
+fn open(path: &Path) -> io::Result<File> {
+    let flags = rustix::fs::OFlags::NONBLOCK.bits() as i32;
+    OpenOptions::new().read(true).custom_flags(flags).open(path)
+}
+
 impl fmt::Debug for Token {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str("Token(…)")
@@ -134,6 +144,25 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     use super::*;
+
+    #[test]
+    fn what_is_no_file_or_is_named_by_somebody_s_link_holds_no_token() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("token");
+        let mode = rustix::fs::Mode::from_raw_mode(0o600);
+        let kind = rustix::fs::FileType::Fifo;
+        rustix::fs::mknodat(rustix::fs::CWD, &path, kind, mode, 0).unwrap();
+        assert!(matches!(Token::at(&path), Err(TokenError::Malformed(_))));
+        fs::remove_file(&path).unwrap();
+        let target = directory.path().join("real");
+        let made = Token::at(&target).unwrap();
+        std::os::unix::fs::symlink(&target, &path).unwrap();
+        assert!(Token::at(&path).unwrap().is(made.secret()));
+        // Only the superuser can play a stranger.
+        if std::os::unix::fs::lchown(&path, Some(65_534), None).is_ok() {
+            assert!(matches!(Token::at(&path), Err(TokenError::Open(_))));
+        }
+    }
 
     #[test]
     fn a_token_is_made_once_and_is_ours_alone() {

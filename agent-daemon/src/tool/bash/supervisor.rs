@@ -61,8 +61,13 @@ static HOSTED: AtomicBool = AtomicBool::new(false);
 ///
 /// Each program that offers `bash` calls this first of all in its `main`, before there are threads.
 /// One that does not can run commands all the same, but when it is killed they live on.
+///
+/// Whatever it becomes, no signal stays blocked that whoever started it had blocked: it would not hear
+/// that it is to end, nor would any command.
 pub fn run_if_asked() {
     HOSTED.store(true, Ordering::Relaxed);
+    // Nothing can be wrong with an empty set.
+    let _ = nix::sys::signal::SigSet::empty().thread_set_mask();
     let mut arguments = std::env::args_os().skip(1);
     match (arguments.next(), arguments.next()) {
         (Some(first), None) if first == ARGUMENT => std::process::exit(supervise()),
