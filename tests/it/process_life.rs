@@ -307,6 +307,7 @@ impl Drop for Stranger<'_> {
     }
 }
 
+// W6.2
 #[test]
 fn without_a_runtime_directory_and_below_a_long_home_all_find_one_daemon() {
     let home = Home::new();

@@ -607,7 +607,7 @@ async fn undelivered_input_can_be_prompted_again_inside_run_end() {
         .assert_eq(&play.transcript());
 }
 
-// C2.1
+// C2
 #[tokio::test]
 async fn input_that_shows_nothing_is_refused_and_changes_nothing() {
     let agent = Script::new().play().await.agent;
