@@ -49,6 +49,7 @@ const TESTS: &[Test] = &[
     ("a_command_that_stops_its_supervisor_and_ends_is_not_waited_for", stopped_at_the_end, true),
     ("killing_the_supervisor_kills_the_command", killed_supervisor, true),
     ("killing_the_supervisor_frees_nothing", killed_supervisor_with_session, true),
+    ("a_session_from_outside_of_the_container_is_known", foreign_session, true),
     ("there_is_no_terminal", no_terminal, true),
     ("a_killed_host_leaves_nothing", killed_host, true),
     ("a_host_killed_at_any_moment_leaves_nothing", killed_host_early, true),
@@ -832,6 +833,24 @@ fn killed_supervisor() {
 }
 
 /// What made a session of its own comes to the host then.
+/// In a container the session of what `docker exec` started has no number.
+fn foreign_session() {
+    let enter = |program: &Path, arguments: &[&str]| {
+        let mut command = Command::new("unshare");
+        command.args(["--user", "--map-root-user", "--pid", "--fork", "--kill-child"]);
+        command.arg("--mount-proc").arg(program).args(arguments);
+        command.stdin(Stdio::null()).status()
+    };
+    if !enter(Path::new("true"), &[]).is_ok_and(|status| status.success()) {
+        println!("tools: skipped: this system lets nobody make a container");
+        return;
+    }
+    let us = std::env::current_exe().unwrap();
+    let stories = ["killing_the_supervisor", "ends_and_is_not_waited_for"];
+    let status = enter(&us, &[&[SUPERVISED], &stories[..]].concat()).unwrap();
+    assert!(status.success(), "{status}");
+}
+
 fn killed_supervisor_with_session() {
     if cfg!(not(target_os = "linux")) {
         return;

@@ -79,7 +79,9 @@ impl Snapshot {
     #[cfg(target_os = "linux")]
     pub(super) fn kill_adopted(&self, ours: impl Fn(Pid) -> bool) -> bool {
         let us = rustix::process::getpid();
-        let session = rustix::process::getsid(None).ok();
+        // Asked of /proc like theirs: a session that began outside of our container has no number
+        // here, and rustix takes the kernel's zero for impossible.
+        let Some(Stat { session, .. }) = stat(us) else { return false };
         let is_adopted = |(stat, pid): &&(Stat, Pid)| {
             stat.parent == Some(us) && stat.session != session && !ours(*pid)
         };
