@@ -43,7 +43,7 @@ function M.start(command)
         vim.schedule(function() handler(params.result) end)
       end
     end,
-    on_exit = function() agent.running = false end,
+    on_exit = function() agent.running, agent.ended = false, true end,
   }
   -- The arguments were a list of their own before Neovim 0.10.
   if vim.fn.has('nvim-0.10') == 1 then
@@ -62,7 +62,12 @@ function M.start(command)
   agent.prompt = function(text) call('prompt', { input = text, onBusy = 'steer' }) end
   agent.follow_up = function(text) call('followUp', { input = text, whenIdle = 'prompt' }) end
   agent.abort = function() call('abort', vim.empty_dict()) end
-  agent.stop = function() client.terminate() end
+  -- Quitting the editor ends the daemon, too: its input ends then.
+  agent.stop = function()
+    client.request('shutdown', vim.empty_dict(), function()
+      client.notify('exit', vim.empty_dict())
+    end)
+  end
 
   call('initialize', {
     protocolVersion = 1, clientInfo = { name = 'neovim' }, processId = vim.fn.getpid(),

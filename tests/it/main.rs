@@ -16,6 +16,7 @@ mod daemon_schema;
 mod daemon_sessions;
 mod daemon_timeline;
 mod events;
+mod example_clients;
 mod faults;
 mod hooks;
 mod interleavings;

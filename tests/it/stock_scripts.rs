@@ -8,7 +8,7 @@ use support::process::{
     Daemon, Home, binary, finished, needed, node_modules, program, python, repository,
 };
 
-const NODE: &[&str] = &["vscode-jsonrpc@8.2.1"];
+pub(crate) const NODE: &[&str] = &["vscode-jsonrpc@8.2.1"];
 const PYTHON: &[&str] = &["pygls==2.1.1", "python-lsp-jsonrpc==1.1.2"];
 
 /// What everybody sees, whatever the library: one run with one tool, and four refusals.
