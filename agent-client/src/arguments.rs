@@ -5,7 +5,7 @@
 
 use std::{ffi::OsString, path::PathBuf};
 
-use agent_daemon::protocol::{MessagesWanted, NoRun, OnBusy};
+use agent_protocol::{MessagesWanted, NoRun, OnBusy};
 use clap::{
     Args, Parser, Subcommand, ValueEnum,
     error::{ContextKind, ContextValue, ErrorKind},

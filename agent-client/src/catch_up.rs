@@ -4,7 +4,7 @@
 //! shown; the renderer knows.
 
 use agent_core::AgentState;
-use agent_daemon::protocol::{GetMessages, GetMessagesParams};
+use agent_protocol::{GetMessages, GetMessagesParams};
 
 use crate::{
     client::CallError,

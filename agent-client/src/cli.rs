@@ -2,11 +2,12 @@
 
 use std::process::ExitCode;
 
+use agent_protocol::harmless::harmless_json;
+
 use crate::{
     arguments::{self, Arguments},
     commands::{self, remark},
     exit::{Exit, Failure},
-    harmless::harmless_json,
     start::DAEMON_ARGUMENT,
 };
 

@@ -8,7 +8,7 @@ use std::sync::{
     atomic::{AtomicBool, Ordering},
 };
 
-use agent_daemon::protocol::{
+use agent_protocol::{
     ClientInfo, ErrorData, Initialize, InitializeParams, InitializeResult, Method,
     PROTOCOL_VERSION, RpcError, Subscribe, SubscribeParams, Unsubscribe,
 };

@@ -13,9 +13,10 @@ use std::{
     time::Duration,
 };
 
-use agent_daemon::{
+use agent_protocol::local::{
     paths::{Directories, NoRuntime},
-    transport::{PlaceError, Token, TokenError, check_directory},
+    place::{PlaceError, check_directory},
+    token::{Token, TokenError},
 };
 use futures_util::{FutureExt, StreamExt, future::BoxFuture};
 use rustix::process::Pid;

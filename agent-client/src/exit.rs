@@ -5,7 +5,7 @@
 use std::io;
 
 use agent_core::{EndReason, LastRun};
-use agent_daemon::protocol::RpcError;
+use agent_protocol::RpcError;
 
 use crate::{client::CallError, connect::ConnectError, mirror::MirrorError};
 

@@ -4,7 +4,7 @@
 //! over a gap.
 
 use agent_core::{AgentState, reduce};
-use agent_daemon::protocol::{Control, EventFrame, Frame, Replay};
+use agent_protocol::{Control, EventFrame, Frame, Replay};
 
 /// How far a session's events have been seen.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

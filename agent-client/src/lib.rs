@@ -4,9 +4,6 @@
 //! see, and `commands` what they can ask for.
 
 mod arguments;
-// Both programs show what others wrote.
-use agent_daemon::harmless;
-
 mod attach;
 mod catch_up;
 mod cli;

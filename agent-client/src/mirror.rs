@@ -6,7 +6,7 @@
 use std::{sync::Arc, time::Duration};
 
 use agent_core::AgentState;
-use agent_daemon::protocol::{Frame, MessagesWanted, RpcError, SubscribeParams};
+use agent_protocol::{Frame, MessagesWanted, RpcError, SubscribeParams};
 use futures_util::{FutureExt, future::BoxFuture};
 use serde_json::value::RawValue;
 use tokio::time::{Instant, sleep};

@@ -8,7 +8,7 @@ use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
 };
 
-use agent_daemon::transport::is_ours_or_roots;
+use agent_protocol::local::place::is_ours_or_roots;
 use tokio::net::{TcpStream, UnixStream};
 
 /// The kernel's lists of TCP sockets; there are none but on Linux.

@@ -7,11 +7,9 @@ use agent_core::{
     AssistantMessage, Block, ConfigChange, EndReason, Event, EventKind, Message, Partial,
     PartialBlock, QueueKind, Queued, Source, Undelivered, UserMessage, text_of,
 };
+use agent_protocol::harmless::{harmless, one_line};
 
-use crate::{
-    harmless::{harmless, one_line},
-    summary,
-};
+use crate::summary;
 
 /// Something to show.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -9,10 +9,9 @@ use std::{
     os::fd::AsFd,
 };
 
-use crate::{
-    harmless::harmless,
-    render::{Piece, Tone},
-};
+use agent_protocol::harmless::harmless;
+
+use crate::render::{Piece, Tone};
 
 /// Where people see what happens.
 pub struct Screen {

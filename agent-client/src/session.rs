@@ -9,12 +9,11 @@ use std::{
     path::Path,
 };
 
-use agent_daemon::protocol::{CreateSession, CreateSessionParams, ListSessions, SessionParams};
-
-use crate::{
-    client::{CallError, Client},
-    harmless::one_line,
+use agent_protocol::{
+    CreateSession, CreateSessionParams, ListSessions, SessionParams, harmless::one_line,
 };
+
+use crate::client::{CallError, Client};
 
 /// A session, as the user names it.
 #[derive(Clone, Debug, PartialEq, Eq)]

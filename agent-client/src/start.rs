@@ -15,7 +15,7 @@ use std::{
     time::Duration,
 };
 
-use agent_daemon::{descriptors::keep_from_children, paths::Directories};
+use agent_protocol::local::paths::Directories;
 use tokio::{
     process::{Child, Command},
     time::{Instant, sleep},
@@ -105,7 +105,7 @@ where
 fn spawn(socket: &Path, log: &Log) -> io::Result<Child> {
     let mut listen = OsString::from("unix:");
     listen.push(socket);
-    keep_from_children();
+    close_fds::set_fds_cloexec_threadsafe(3, &[]);
     Command::new(std::env::current_exe()?)
         .args([DAEMON_ARGUMENT.as_ref(), "--listen".as_ref(), listen.as_os_str()])
         .args(["--log-file".as_ref(), log.path.as_os_str()])

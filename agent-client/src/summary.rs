@@ -4,9 +4,8 @@
 //! results have whatever shape a model or a tool gave them.
 
 use agent_core::{Block, text_of};
+use agent_protocol::harmless::{harmless, one_line};
 use serde_json::Value;
-
-use crate::harmless::{harmless, one_line};
 
 /// How many lines of a command's output are shown: its end says how it went.
 const TAIL_LINES: usize = 6;

@@ -5,7 +5,7 @@
 
 use std::io;
 
-use agent_daemon::codec::{
+use agent_protocol::codec::{
     Decoder, Frame, FrameError, Frames, Framing, MAX_SKIPPED_BYTES, one_line,
 };
 use futures_util::{

@@ -8,12 +8,10 @@ use std::sync::{
     atomic::{AtomicBool, Ordering},
 };
 
+use agent_protocol::{RpcError, SubscribeParams};
 use tokio_util::sync::CancellationToken;
 
-use crate::{
-    error::RpcError, fanout::EventLog, outbox::Outbox, protocol::SubscribeParams, server::Server,
-    transport::Transport,
-};
+use crate::{fanout::EventLog, outbox::Outbox, server::Server, transport::Transport};
 
 /// The peer of one connection. Methods find it, as an `Arc`, in their extensions.
 #[derive(Debug)]

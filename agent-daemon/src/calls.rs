@@ -7,6 +7,10 @@
 
 use std::{any::Any, panic::AssertUnwindSafe, sync::Arc};
 
+use agent_protocol::{
+    CANCEL_REQUEST, EXIT, FollowUp, Initialize, Method, Prompt, RpcError, Steer, Subscribe,
+    codec::{Frame, one_line},
+};
 use futures_util::{FutureExt, future::BoxFuture};
 use jsonrpsee::{
     ConnectionId, Extensions, MethodCallback, MethodResponse, ResponsePayload,
@@ -18,9 +22,6 @@ use tracing::Instrument;
 
 use crate::{
     caller::Caller,
-    codec::{Frame, one_line},
-    error::RpcError,
-    protocol::{CANCEL_REQUEST, EXIT, FollowUp, Initialize, Method, Prompt, Steer, Subscribe},
     request::{Incoming, Request, names_id, parse},
 };
 

@@ -5,15 +5,14 @@
 
 use std::{ffi::OsString, io::Write, path::PathBuf, process::ExitCode, time::Duration};
 
+use agent_protocol::{harmless::harmless, local::paths::Directories, schema};
 use clap::{Parser, Subcommand};
 
 use crate::{
     config::{Configuration, Flags, Surroundings},
     descriptors::keep_from_children,
-    harmless::harmless,
     memory::{give_back, give_back_at_rest},
-    paths::Directories,
-    run, schema,
+    run,
 };
 
 /// The status for a command line or configuration that cannot be used.

@@ -6,6 +6,13 @@
 
 use std::{future::Future, io, pin::Pin, sync::Arc, time::Duration};
 
+use agent_protocol::{
+    Method, Shutdown,
+    codec::{
+        Decoder, FrameError, Frames,
+        websocket::{self, WebSocketDecoder},
+    },
+};
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
     time::{sleep, timeout},
@@ -16,12 +23,7 @@ use tracing::Instrument;
 use crate::{
     caller::Caller,
     calls::{Calls, Then},
-    codec::{
-        Decoder, FrameError, Frames,
-        websocket::{self, WebSocketDecoder},
-    },
     outbox::{Batch, Outbox},
-    protocol::{Method, Shutdown},
     server::Server,
     transport::{Seat, Transport},
 };

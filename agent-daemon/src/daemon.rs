@@ -8,6 +8,10 @@ use std::{
     time::{Duration, Instant},
 };
 
+use agent_protocol::{
+    Capabilities, Control, DEFAULT_SESSION, HealthResult, HealthStatus, InitializeResult,
+    PROTOCOL_VERSION, ReplayCapacity, RpcError, ServerInfo, schema::Schema,
+};
 use futures_util::future::join_all;
 use tokio::{
     sync::watch,
@@ -15,13 +19,7 @@ use tokio::{
 };
 
 use crate::{
-    error::RpcError,
     fanout::LogLimits,
-    protocol::{
-        Capabilities, Control, DEFAULT_SESSION, HealthResult, HealthStatus, InitializeResult,
-        PROTOCOL_VERSION, ReplayCapacity, ServerInfo,
-    },
-    schema::Schema,
     sessions::{Blueprint, Sessions},
 };
 

@@ -17,7 +17,7 @@ static BEFORE: OnceLock<u64> = OnceLock::new();
 
 /// Keeps all that is open, but for stdin, stdout and stderr, from the processes that we start. What
 /// Rust opens is never theirs anyway, so this is about what we were started with.
-pub fn keep_from_children() {
+pub(crate) fn keep_from_children() {
     close_fds::set_fds_cloexec_threadsafe(3, &[]);
 }
 

@@ -7,8 +7,7 @@
 use std::ops::Range;
 
 use agent_core::{Event, EventKind};
-
-use crate::{codec::one_line, error::RpcError, protocol::EVENT_TYPES};
+use agent_protocol::{EVENT_TYPES, RpcError, codec::one_line};
 
 /// What an entry costs besides its text, roughly.
 const OVERHEAD: usize = 96;

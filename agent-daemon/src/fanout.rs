@@ -15,14 +15,10 @@ use std::{
 };
 
 use agent_core::{Event, Snapshot};
+use agent_protocol::{Control, ControlFrame, Replay, RpcError, codec::one_line};
 use tokio::sync::Notify;
 
-use crate::{
-    codec::one_line,
-    entry::{Entry, Filter},
-    error::RpcError,
-    protocol::{Control, ControlFrame, Replay},
-};
+use crate::entry::{Entry, Filter};
 
 /// How much a session keeps, and how far a reader may fall behind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,8 +10,7 @@ use std::{
 };
 
 use agent_core::{Block, MessageId};
-
-use crate::error::RpcError;
+use agent_protocol::RpcError;
 
 /// How many calls are remembered.
 pub const REMEMBERED: usize = 1_024;

@@ -1,19 +1,16 @@
 //! The daemon: agents over JSON-RPC on stdio and sockets, with the real models and tools.
 //!
-//! To read the code, begin with [`protocol`], then [`methods`], [`session`] and [`connection`].
+//! To read the code, begin with `agent_protocol`, then [`methods`], [`session`] and [`connection`].
 
 pub mod caller;
 mod calls;
 pub mod cli;
-pub mod codec;
 pub mod config;
 pub mod connection;
 pub mod daemon;
-pub mod descriptors;
+mod descriptors;
 pub mod entry;
-pub mod error;
 pub mod fanout;
-pub mod harmless;
 mod idempotency;
 pub mod instructions;
 pub mod logging;
@@ -23,12 +20,9 @@ pub mod model;
 pub mod outbox;
 pub mod params;
 mod parent;
-pub mod paths;
 mod picture;
-pub mod protocol;
 pub mod request;
 pub mod run;
-pub mod schema;
 pub mod server;
 pub mod session;
 pub mod sessions;

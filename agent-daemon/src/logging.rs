@@ -16,14 +16,13 @@ use std::{
     time::Duration,
 };
 
-use clap::ValueEnum;
-use tracing_subscriber::{EnvFilter, fmt::MakeWriter};
-
 use self::{
     file::LogFile,
     harmless_lines::{HarmlessJson, harmless_fields},
 };
-use crate::harmless::{harmless, harmless_json};
+use agent_protocol::harmless::{harmless, harmless_json};
+use clap::ValueEnum;
+use tracing_subscriber::{EnvFilter, fmt::MakeWriter};
 
 mod file;
 mod harmless_lines;

@@ -10,13 +10,14 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
 };
 
+use agent_protocol::{
+    EVENT, RpcError, SubscribeParams,
+    codec::{Framing, websocket},
+};
 use tokio::sync::Notify;
 
 use crate::{
-    codec::{Framing, websocket},
-    error::RpcError,
     fanout::{Backlog, EventLog},
-    protocol::{EVENT, SubscribeParams},
     subscription::{Piece, Subscription},
 };
 

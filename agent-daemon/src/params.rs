@@ -2,12 +2,8 @@
 //!
 //! Owns: the text of `-32602`. Never: ignores a field that it does not know.
 
+use agent_protocol::{InitializeParams, PROTOCOL_VERSION, RpcError, UnsubscribeParams};
 use serde::{Deserialize, de::DeserializeOwned};
-
-use crate::{
-    error::RpcError,
-    protocol::{InitializeParams, PROTOCOL_VERSION, UnsubscribeParams},
-};
 
 /// Reads params: an object, or nothing for one without fields.
 ///
@@ -83,7 +79,7 @@ fn quoted(problem: &str) -> Option<String> {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::protocol::{PromptParams, QueueParams, SessionParams, SubscribeParams};
+    use agent_protocol::{PromptParams, QueueParams, SessionParams, SubscribeParams};
 
     fn refused<P: DeserializeOwned>(text: &str) -> String {
         let Err(RpcError::InvalidParams { field, problem }) = parse::<P>(Some(text)) else {

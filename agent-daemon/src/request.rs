@@ -5,13 +5,12 @@
 
 use std::{borrow::Cow, fmt};
 
+use agent_protocol::RpcError;
 use serde::{
     Deserialize, Deserializer,
     de::{IgnoredAny, MapAccess, Visitor},
 };
 use serde_json::value::RawValue;
-
-use crate::error::RpcError;
 
 /// How deep arrays and objects may be nested in one message.
 pub const MAX_DEPTH: usize = 128;

@@ -6,6 +6,10 @@
 
 use std::{io, process::ExitCode, sync::Arc, time::Duration};
 
+use agent_protocol::local::{
+    place::{PlaceError, make_private_directory},
+    token::{Token, TokenError},
+};
 use futures_util::future::join;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
@@ -25,8 +29,7 @@ use crate::{
     server::{Limits, Server},
     sessions::Blueprint,
     transport::{
-        ListenError, Listener, PlaceError, Stdio, Token, TokenError, Transport, UnixSocket,
-        UnixSocketError, WebSocketRules, make_private_directory,
+        ListenError, Listener, Stdio, Transport, UnixSocket, UnixSocketError, WebSocketRules,
     },
 };
 

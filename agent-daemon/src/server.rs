@@ -12,14 +12,12 @@ use std::{
     time::Duration,
 };
 
+use agent_protocol::local::token::Token;
 use jsonrpsee::Methods;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
-use crate::{
-    outbox::OutboxLimits,
-    transport::{Strangers, Token},
-};
+use crate::{outbox::OutboxLimits, transport::Strangers};
 
 /// The bounds on every connection. The defaults are the protocol's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -12,15 +12,14 @@ use std::{
 use agent_core::{
     Accepted, Agent, AgentOptions, Event, EventKind, Input, Intent, NoRun, SettingsChange, Tool,
 };
+use agent_protocol::{ContinueResult, QueueResult, RpcError, SetConfigParams};
 
 use crate::{
-    error::RpcError,
     fanout::{EventLog, LogLimits},
     idempotency::Idempotency,
     instructions::{SystemPrompt, for_other_tools},
     memory::has_freed,
     model::{ModelCatalog, ModelUnavailable},
-    protocol::{ContinueResult, QueueResult, SetConfigParams},
     tool::SessionOutputs,
 };
 

@@ -11,15 +11,15 @@ use std::{
 };
 
 use agent_core::{AgentOptions, Limits, Model, RetryPolicy, SettingsChange, Tool, Transcript};
+use agent_protocol::{
+    CreateSessionParams, CreateSessionResult, DEFAULT_SESSION, RpcError, SessionSummary,
+    SetConfigParams,
+};
 
 use crate::{
     config::{Configuration, LimitsTable},
-    error::RpcError,
     instructions::SystemPrompt,
     model::{ModelCatalog, ModelUnavailable},
-    protocol::{
-        CreateSessionParams, CreateSessionResult, DEFAULT_SESSION, SessionSummary, SetConfigParams,
-    },
     session::{Session, SessionTools, resolve},
     tool::{self, Outputs, ToolPolicy, Workspace},
 };
@@ -293,24 +293,6 @@ impl Table {
         match self.has_forgotten || self.closed_ids.contains(id) {
             true => uuid::Uuid::new_v4().to_string().into(),
             false => daemon.clone(),
-        }
-    }
-}
-
-impl From<CreateSessionParams> for SetConfigParams {
-    fn from(params: CreateSessionParams) -> Self {
-        SetConfigParams {
-            model: params.model,
-            thinking_level: params.thinking_level,
-            system_prompt: params.system_prompt,
-            tools: params.tools,
-            steering_mode: params.steering_mode,
-            follow_up_mode: params.follow_up_mode,
-            when_idle: params.when_idle,
-            max_turns: params.max_turns,
-            tool_execution: params.tool_execution,
-            session_id: params.session_id,
-            meta: params.meta,
         }
     }
 }

@@ -7,12 +7,11 @@
 use std::sync::Arc;
 
 use agent_core::AgentState;
+use agent_protocol::{Control, MessagesWanted, RpcError, SubscribeParams, TAIL_MESSAGES};
 
 use crate::{
     entry::{Entry, Filter, write_frame},
-    error::RpcError,
     fanout::{Backlog, EventLog, Opening, ReaderId, Start, Then},
-    protocol::{Control, MessagesWanted, SubscribeParams, TAIL_MESSAGES},
 };
 
 /// The newest messages of a state, and `messagesFrom` where there are others.

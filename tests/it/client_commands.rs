@@ -286,7 +286,10 @@ fn quoted(directory: &str) -> Vec<String> {
 fn every_command_line_that_a_text_shows_can_be_typed() {
     let home = Home::new();
     let mut typed = 0;
-    for words in ["agent-client/src", "agent-daemon/src"].into_iter().flat_map(quoted) {
+    for words in ["agent-client/src", "agent-daemon/src", "agent-daemon/protocol/src"]
+        .into_iter()
+        .flat_map(quoted)
+    {
         let mut words = words.split_whitespace().map(str::to_owned);
         let program = words.next().unwrap_or_default();
         if !["agent-client", "agent-daemon"].contains(&program.as_str()) {

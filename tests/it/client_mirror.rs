@@ -15,7 +15,7 @@ use agent_client::{
 use agent_core::{
     Gate, Model, ModelEvent, ScriptedModel, Step as ModelStep, StopReason, Tool, Usage,
 };
-use agent_daemon::protocol::{
+use agent_protocol::{
     DEFAULT_SESSION, GetState, GetStateParams, GetStateResult, MessagesWanted, Prompt,
     PromptParams, QueueParams, Reset, SessionParams, Steer, WaitForIdle, WaitForIdleParams,
 };

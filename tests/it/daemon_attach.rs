@@ -10,7 +10,7 @@ use agent_core::{
     AgentState, BoxFuture, Gate, Model, ModelEnd, ModelError, ModelEvent, ModelRequest, ModelSink,
     StopReason, Tool, Usage,
 };
-use agent_daemon::protocol::Frame;
+use agent_protocol::Frame;
 use serde_json::{Value, json};
 use support::{
     ScriptedTool,

@@ -6,7 +6,7 @@ use std::{
     fs,
 };
 
-use agent_daemon::{protocol::RpcError, schema::protocol};
+use agent_protocol::{RpcError, schema::protocol};
 use serde_json::{Map, Value, json};
 use support::process::{Home, finished, repository};
 

@@ -8,18 +8,20 @@ use std::{collections::HashMap, path::Path, sync::Arc, sync::OnceLock};
 
 use agent_core::Model;
 use agent_daemon::{
-    codec::{Decoder, Frame, FrameError, Frames, Framing, one_line, websocket::WebSocketDecoder},
     config::{Configuration, Flags, Surroundings},
     connection::{Ending, serve_bytes},
     daemon::Daemon,
     methods,
     model::ModelCatalog,
-    paths::Directories,
-    protocol::{CloseSession, EXIT, Method, Shutdown, WaitForIdle},
     request::{Incoming, parse},
     server::{Limits, Server},
     sessions::Blueprint,
     transport::Transport,
+};
+use agent_protocol::{
+    CloseSession, EXIT, Method, Shutdown, WaitForIdle,
+    codec::{Decoder, Frame, FrameError, Frames, Framing, one_line, websocket::WebSocketDecoder},
+    local::paths::Directories,
 };
 use serde_json::{Value, value::RawValue};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex, split};

@@ -9,11 +9,11 @@ use agent_daemon::{
     daemon::Daemon,
     methods,
     model::ModelCatalog,
-    paths::Directories,
     server::{Limits, Server},
     sessions::Blueprint,
     transport::Transport,
 };
+use agent_protocol::local::paths::Directories;
 use serde_json::{Value, json};
 use tokio::{
     io::{

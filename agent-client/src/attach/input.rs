@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use agent_core::RunId;
-use agent_daemon::protocol::{
+use agent_protocol::{
     Abort, AbortParams, FollowUp, NoRun, OnBusy, Prompt, PromptParams, QueueParams, RpcError,
     WaitForIdle, WaitForIdleParams,
 };

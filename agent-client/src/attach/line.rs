@@ -3,6 +3,7 @@
 //! Owns: the text, the cursor and the history. Never: puts the cursor inside a character, as the
 //! reader sees characters.
 
+use agent_protocol::harmless::harmless;
 use unicode_segmentation::UnicodeSegmentation;
 use unicode_width::UnicodeWidthStr;
 
@@ -190,7 +191,7 @@ fn shown(cluster: &str) -> &str {
         "\n" | "\r\n" => "↵",
         "\t" => " ",
         // Pasted; a terminal would obey it.
-        other if crate::harmless::harmless(other) != other => "␦",
+        other if harmless(other) != other => "␦",
         other => other,
     }
 }

@@ -9,14 +9,6 @@ use std::{
     time::Duration,
 };
 
-use agent_core::{AgentState, Event, EventKind, Queued, RunId, Undelivered, text_of};
-use agent_daemon::protocol::{Control, Frame, MessagesWanted};
-use futures_util::{StreamExt, stream::FuturesUnordered};
-use tokio::{
-    signal::unix::{Signal, SignalKind, signal},
-    time::sleep,
-};
-
 use self::{
     input::{Call, Outcome, Said, parse},
     keys::{Key, Keys},
@@ -25,12 +17,19 @@ use self::{
     terminal::Terminal,
     view::{Footer, View},
 };
+use agent_core::{AgentState, Event, EventKind, Queued, RunId, Undelivered, text_of};
+use agent_protocol::{Control, Frame, MessagesWanted, harmless::one_line};
+use futures_util::{StreamExt, stream::FuturesUnordered};
+use tokio::{
+    signal::unix::{Signal, SignalKind, signal},
+    time::sleep,
+};
+
 use crate::{
     catch_up::{missed, transcript_len},
     commands::{Context, remark, state::told},
     exit::{Exit, Failure},
     fold::{Missed, Step},
-    harmless::one_line,
     mirror::{Beginning, Change, Mirror, MirrorError},
     render::{Piece, Renderer, Tone},
     screen::{Screen, wants_colors},

@@ -4,8 +4,9 @@
 //! the middle or has missed something is told the same.
 
 use agent_core::{AgentState, Block, Message, RunId};
+use agent_protocol::harmless::one_line;
 
-use crate::{harmless::one_line, summary};
+use crate::summary;
 
 /// What is known of a session beside its state.
 pub struct Status<'a> {

@@ -1,17 +1,14 @@
 //! `config` and `reset`.
 
 use agent_core::Config;
-use agent_daemon::protocol::{
+use agent_protocol::{
     GetState, GetStateParams, GetStateResult, MessagesWanted, Method, Reset, SeqResult,
-    SessionParams, SetConfig,
+    SessionParams, SetConfig, harmless::one_line,
 };
 use serde_json::{Map, Value};
 
 use super::{Context, line, remark, write};
-use crate::{
-    exit::{Exit, Failure},
-    harmless::one_line,
-};
+use crate::exit::{Exit, Failure};
 
 pub(super) async fn config(context: &Context, settings: Vec<String>) -> Result<Exit, Failure> {
     let mut params = change(&settings)?;

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use agent_daemon::protocol::{Control, Frame, MessagesWanted};
+use agent_protocol::{Control, Frame, MessagesWanted};
 use tokio::time::sleep;
 
 use super::{Context, line, remark};

@@ -6,7 +6,7 @@
 use std::collections::VecDeque;
 
 use agent_core::{Event, EventKind, LastRun, RunId};
-use agent_daemon::protocol::{Abort, AbortParams, Control, Frame, WaitForIdle, WaitForIdleParams};
+use agent_protocol::{Abort, AbortParams, Control, Frame, WaitForIdle, WaitForIdleParams};
 
 use super::{interrupts::Interrupts, line};
 use crate::{

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use agent_core::Block;
-use agent_daemon::protocol::Content;
+use agent_protocol::Content;
 use base64::{Engine, engine::general_purpose::STANDARD};
 
 use super::stdin;

@@ -10,7 +10,10 @@ use std::{
     sync::Arc,
 };
 
-use agent_daemon::paths::check_socket_path;
+use agent_protocol::{
+    harmless::{harmless, harmless_json},
+    local::paths::check_socket_path,
+};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
@@ -19,7 +22,6 @@ use crate::{
     client::Client,
     connect::{Connector, Endpoint},
     exit::{Exit, Failure},
-    harmless::{harmless, harmless_json},
     session::SessionChoice,
 };
 

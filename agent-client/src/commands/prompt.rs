@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use agent_daemon::protocol::{
+use agent_protocol::{
     CreateSession, CreateSessionParams, Disposition, GetState, GetStateParams, MessagesWanted,
     Method, Prompt, PromptParams, PromptResult, RpcError, SetConfig, SetConfigParams,
 };

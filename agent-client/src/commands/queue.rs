@@ -1,7 +1,7 @@
 //! `steer`, `follow-up` and `abort`.
 
 use agent_core::RunId;
-use agent_daemon::protocol::{
+use agent_protocol::{
     Abort, AbortParams, AbortResult, Disposition, FollowUp, Method, QueueParams, QueueResult,
     RpcError, Steer,
 };

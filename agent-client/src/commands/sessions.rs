@@ -2,15 +2,15 @@
 
 use std::path::PathBuf;
 
-use agent_daemon::protocol::{
+use agent_protocol::{
     CloseSession, CloseSessionResult, CreateSession, CreateSessionParams, CreateSessionResult,
     ListModels, ListModelsResult, ListSessions, ListSessionsResult, Method, SessionParams,
+    harmless::one_line,
 };
 
 use super::{Context, line, remark};
 use crate::{
     exit::{Exit, Failure},
-    harmless::one_line,
     session::new_session_id,
 };
 

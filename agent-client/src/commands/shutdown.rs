@@ -5,7 +5,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use agent_daemon::protocol::{Method, Shutdown, ShutdownParams, ShutdownScope};
+use agent_protocol::{Method, Shutdown, ShutdownParams, ShutdownScope};
 use rustix::process::Pid;
 use serde_json::value::RawValue;
 use tokio::time::{sleep, timeout};

@@ -1,9 +1,9 @@
 //! `state` and `messages`.
 
 use agent_core::{AgentState, Message, Partial, PartialBlock, Queued, text_of};
-use agent_daemon::protocol::{
+use agent_protocol::{
     GetMessages, GetMessagesParams, GetState, GetStateParams, GetStateResult, MessagesWanted,
-    Method,
+    Method, harmless::one_line,
 };
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -13,7 +13,6 @@ use crate::{
     arguments::Wanted,
     catch_up::transcript_len,
     exit::{Exit, Failure},
-    harmless::one_line,
     render::{Renderer, plain},
 };
 

@@ -3,9 +3,7 @@
 use std::time::Duration;
 
 use agent_core::RunId;
-use agent_daemon::protocol::{
-    Method, WaitForIdle, WaitForIdleParams, WaitForIdleResult, WaitStatus,
-};
+use agent_protocol::{Method, WaitForIdle, WaitForIdleParams, WaitForIdleResult, WaitStatus};
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 

@@ -9,12 +9,12 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use agent_protocol::local::paths::{Directories, NoRuntime, check_socket_path};
 use clap::Args;
 
 use crate::{
     logging::{LogFormat, LogSettings},
     model::ProviderConfig,
-    paths::{Directories, NoRuntime, check_socket_path},
     tool::ToolPolicy,
 };
 

@@ -5,6 +5,11 @@
 use std::sync::Mutex;
 
 use agent_core::reduce;
+use agent_protocol::{
+    Control, Frame, SubscribeParams,
+    codec::{Decoder, Framing},
+    local::token::Token,
+};
 use jsonrpsee::{RpcModule, types::ErrorObjectOwned};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -16,12 +21,9 @@ use tokio::{
 
 use super::*;
 use crate::{
-    codec::{Decoder, Framing},
     fanout::{LogLimits, tests::Feed},
     params::parse,
-    protocol::{Control, Frame, SubscribeParams},
     server::Limits,
-    transport::Token,
 };
 
 /// What the methods of these tests share.
@@ -312,7 +314,7 @@ async fn ten_thousand_pipelined_calls_are_answered_in_order() {
             while let Some(frame) = decoder.next() {
                 let expected =
                     format!(r#"{{"jsonrpc":"2.0","id":{answered},"result":[{answered}]}}"#);
-                assert_eq!(frame, Ok(crate::codec::Frame::Message(&expected)));
+                assert_eq!(frame, Ok(agent_protocol::codec::Frame::Message(&expected)));
                 answered += 1;
             }
         }

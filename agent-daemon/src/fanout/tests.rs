@@ -3,14 +3,12 @@
 #![allow(clippy::unwrap_used)]
 
 use agent_core::{AgentState, Config, EventKind, RunId, reduce};
+use agent_protocol::{EventFrame, Frame, SubscribeParams};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::{
-    protocol::{EventFrame, Frame, SubscribeParams},
-    subscription::Subscription,
-};
+use crate::subscription::Subscription;
 
 /// An agent reduced to what a log needs of it.
 pub(crate) struct Feed {

@@ -8,6 +8,7 @@ use std::{
     io::{self, Write},
 };
 
+use agent_protocol::harmless::{harmless_json, harmless_line};
 use tracing::field::Field;
 use tracing_subscriber::{
     field::MakeExt,
@@ -16,8 +17,6 @@ use tracing_subscriber::{
         format::{Writer, debug_fn},
     },
 };
-
-use crate::harmless::{harmless_json, harmless_line};
 
 /// The fields of a line for people: as the library writes them, each value made harmless.
 pub(super) fn harmless_fields() -> impl for<'w> FormatFields<'w> + Send + Sync + 'static {

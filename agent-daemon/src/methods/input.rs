@@ -4,11 +4,9 @@
 //! Never: holds up other connections; pictures are looked at elsewhere.
 
 use agent_core::Block;
+use agent_protocol::RpcError;
 
-use crate::{
-    error::{EMPTY_INPUT, RpcError},
-    picture::{self, PictureError},
-};
+use crate::picture::{self, PictureError};
 
 /// The most bytes of text in one message.
 pub(super) const MAX_TEXT: u64 = 1 << 20;
@@ -34,7 +32,7 @@ pub(super) async fn checked(mut content: Vec<Block>) -> Result<Vec<Block>, RpcEr
     }
     content.retain(|block| !block.is_blank());
     match content.is_empty() {
-        true => Err(RpcError::invalid_param("input", EMPTY_INPUT)),
+        true => Err(RpcError::empty_input()),
         false => Ok(content),
     }
 }

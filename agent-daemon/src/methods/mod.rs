@@ -9,14 +9,13 @@ use std::{future::Future, sync::Arc, time::Duration};
 use agent_core::{
     Agent, Idle, Input, Intent, Message, OnBusy, Origin, QueueKind, RunId, WaitError, WrongRun,
 };
+use agent_protocol::{RpcError, *};
 use jsonrpsee::{Extensions, RpcModule, types::ErrorObjectOwned};
 
 use crate::{
     caller::Caller,
     daemon::Daemon,
-    error::RpcError,
     params::{parse, parse_initialize, parse_subscription},
-    protocol::*,
     session::Session,
     sessions::not_found,
     subscription::with_newest_messages,

@@ -8,6 +8,7 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use agent_core::Model;
+use agent_protocol::ModelDescription;
 
 use super::{
     Api, ModelConfig, ModelUnavailable, ProviderConfig,
@@ -18,7 +19,6 @@ use super::{
     proxy::Proxies,
     remote::RemoteModel,
 };
-use crate::protocol::ModelDescription;
 
 /// The models by provider.
 pub struct ModelCatalog {

@@ -4,8 +4,7 @@
 //! and it becomes usable only by another one taking its place.
 
 use agent_core::{BoxFuture, Model, ModelEnd, ModelError, ModelErrorKind, ModelRequest, ModelSink};
-
-use crate::protocol::ModelDescription;
+use agent_protocol::ModelDescription;
 
 /// A model that cannot be used (error 1012).
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -6,19 +6,15 @@
 use std::fmt;
 
 mod listener;
-mod place;
 mod stdio;
 mod strangers;
 mod tally;
-mod token;
 mod unix;
 mod websocket;
 
 pub use listener::{ListenError, Listener};
-pub use place::{PlaceError, Problem, check_directory, is_ours_or_roots, make_private_directory};
 pub use stdio::Stdio;
 pub(crate) use strangers::{Seat, Strangers};
-pub use token::{Token, TokenError};
 pub use unix::{UnixSocket, UnixSocketError};
 pub use websocket::WebSocketRules;
 

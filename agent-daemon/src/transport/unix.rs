@@ -19,15 +19,13 @@ use std::{
     time::Duration,
 };
 
+use agent_protocol::local::place::{PlaceError, make_private_directory};
 use tokio::{
     io::Interest,
     net::{UnixListener, UnixStream},
 };
 
-use super::{
-    place::{PlaceError, make_private_directory},
-    tally::Tally,
-};
+use super::tally::Tally;
 
 /// A daemon that was just started may not have written its process id yet.
 const PID_TRIES: u32 = 50;

@@ -13,7 +13,6 @@ use agent_core::{
     BoxFuture, Message, Model, ModelEnd, ModelError, ModelEvent, ModelRequest, ModelSink,
     StopReason, Usage,
 };
-
 use answer::{Answer, answer};
 
 /// The model's name.

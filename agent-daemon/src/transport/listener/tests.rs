@@ -8,6 +8,7 @@ use std::{
     path::Path,
 };
 
+use agent_protocol::local::token::Token;
 use futures_util::{SinkExt, StreamExt};
 use jsonrpsee::RpcModule;
 use serde_json::{Value, json};
@@ -18,7 +19,7 @@ use tokio::{
 use tokio_tungstenite::{WebSocketStream, client_async, tungstenite::Message};
 
 use super::*;
-use crate::{caller::Caller, server::Limits, transport::Token};
+use crate::{caller::Caller, server::Limits};
 
 const LOOPBACK: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
@@ -29,7 +30,7 @@ fn server() -> (Arc<Server>, String) {
     let hex = std::fs::read_to_string(path).unwrap().trim().to_owned();
     let mut module = RpcModule::new(());
     module
-        .register_method::<Result<Value, crate::error::RpcError>, _>(
+        .register_method::<Result<Value, agent_protocol::RpcError>, _>(
             "initialize",
             |params, _, extensions| {
                 let params: Value = params.parse().unwrap();
@@ -218,7 +219,7 @@ async fn strangers_have_a_room_of_their_own_and_take_no_places() {
     let token = Token::at(&path).unwrap();
     let mut module = RpcModule::new(());
     module
-        .register_method::<Result<(), crate::error::RpcError>, _>(
+        .register_method::<Result<(), agent_protocol::RpcError>, _>(
             "initialize",
             |params, _, extensions| {
                 let params: Value = params.parse().unwrap();

@@ -5,7 +5,11 @@
 use schemars::{JsonSchema, SchemaGenerator, generate::SchemaSettings};
 use serde_json::{Map, Value, json};
 
-use crate::protocol::{ErrorData, Frame, Method, MethodVisitor, PROTOCOL_VERSION, each_method};
+use crate::{
+    error::ErrorData,
+    frames::Frame,
+    methods::{Method, MethodVisitor, PROTOCOL_VERSION, each_method},
+};
 
 /// The whole document. A method's `params` and `result`, `frame` and `errorData` are schemas;
 /// what they refer to is under `$defs`.

@@ -255,13 +255,13 @@ pub(super) fn begin_text(length: usize, out: &mut Vec<u8>) {
 }
 
 /// Appends the answer to a ping.
-pub(crate) fn pong(payload: &[u8], out: &mut Vec<u8>) {
+pub fn pong(payload: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(&[FINAL | PONG, payload.len() as u8]);
     out.extend_from_slice(payload);
 }
 
 /// Appends the last frame of a connection.
-pub(crate) fn close(code: u16, out: &mut Vec<u8>) {
+pub fn close(code: u16, out: &mut Vec<u8>) {
     out.extend_from_slice(&[FINAL | CLOSE, 2]);
     out.extend_from_slice(&code.to_be_bytes());
 }

@@ -11,7 +11,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::place::is_ours_or_roots;
+use crate::local::place::is_ours_or_roots;
 
 const BYTES: usize = 32;
 

@@ -11,8 +11,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// What is wrong with input that says nothing.
-pub(crate) const EMPTY_INPUT: &str =
-    "it is empty or nothing but white space; expected text or an image";
+const EMPTY_INPUT: &str = "it is empty or nothing but white space; expected text or an image";
 
 /// What a call may be refused with. Its text is for people and says what to do; clients branch on
 /// the code or on `data.kind`.
@@ -208,6 +207,11 @@ impl RpcError {
         RpcError::InvalidParams { field: Some(field.to_owned()), problem: problem.into() }
     }
 
+    /// Input that says nothing.
+    pub fn empty_input() -> Self {
+        RpcError::invalid_param("input", EMPTY_INPUT)
+    }
+
     /// The code. Stable: append, never renumber.
     pub fn code(&self) -> i32 {
         match self {
@@ -283,7 +287,7 @@ impl From<QueueFull> for RpcError {
 impl From<SubmitError> for RpcError {
     fn from(error: SubmitError) -> Self {
         match error {
-            SubmitError::EmptyInput => RpcError::invalid_param("input", EMPTY_INPUT),
+            SubmitError::EmptyInput => RpcError::empty_input(),
             SubmitError::Busy(busy) => busy.into(),
             SubmitError::NotRunning => RpcError::NotRunning,
             SubmitError::WrongRun(wrong) => wrong.into(),

@@ -1,36 +1,25 @@
-//! The wire protocol, version 1: method names, params, results and frames.
+//! The methods: what each is called, what it takes and what it gives.
 //!
-//! Owns: everything that a client needs in order to speak to the daemon.
-//! Never: depends on the daemon; the client uses it too. Where the core has a type, the wire has
-//! the same one.
+//! Owns: the list of them, and the names that are no method's.
+//! Never: knows what a method does; the daemon does.
 
 use schemars::JsonSchema;
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
-mod content;
-mod frames;
-mod params;
-mod results;
-
-pub use agent_core::{Disposition, NoRun, OnBusy};
-pub use content::Content;
-pub use frames::{Control, ControlFrame, EVENT_TYPES, EventFrame, Frame, Replay};
-pub use params::{
-    AbortParams, ClearQueuesParams, ClientInfo, CreateSessionParams, GetMessagesParams,
-    GetStateParams, InitializeParams, MessagesWanted, PromptParams, QueueParams,
-    RemoveQueuedParams, SessionParams, SetConfigParams, ShutdownParams, ShutdownScope,
-    SubscribeParams, UnsubscribeParams, WaitForIdleParams, WhichQueues,
+use crate::{
+    params::{
+        AbortParams, ClearQueuesParams, CreateSessionParams, GetMessagesParams, GetStateParams,
+        InitializeParams, PromptParams, QueueParams, RemoveQueuedParams, SessionParams,
+        SetConfigParams, ShutdownParams, SubscribeParams, UnsubscribeParams, WaitForIdleParams,
+    },
+    results::{
+        AbortResult, ClearQueuesResult, CloseSessionResult, ContinueResult, CreateSessionResult,
+        GetMessagesResult, GetStateResult, HealthResult, InitializeResult, ListModelsResult,
+        ListSessionsResult, PromptResult, QueueResult, RemoveQueuedResult, SeqResult,
+        WaitForIdleResult,
+    },
 };
-pub use results::{
-    AbortResult, Capabilities, ClearQueuesResult, CloseSessionResult, ContinueResult,
-    CreateSessionResult, GetMessagesResult, GetStateResult, HealthResult, HealthStatus,
-    InitializeResult, ListModelsResult, ListSessionsResult, ModelDescription, PromptResult,
-    QueueResult, RemoveQueuedResult, ReplayCapacity, SeqResult, ServerInfo, SessionSummary,
-    WaitForIdleResult, WaitStatus,
-};
-
-pub use crate::error::{ErrorData, RpcError};
 
 /// The version that `initialize` agrees on.
 pub const PROTOCOL_VERSION: u32 = 1;
@@ -133,6 +122,3 @@ methods! {
     /// The JSON Schema of every method, event and error.
     "getSchema" GetSchema(SessionParams) -> Value;
 }
-
-#[cfg(test)]
-mod tests;

@@ -12,7 +12,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, de};
 use serde_json::Value;
 
-use super::{Content, EVENT_TYPES};
+use crate::{content::Content, frames::EVENT_TYPES};
 
 // Params. `deny_unknown_fields` does not go together with `flatten`, and errors inside a flattened
 // struct lose their field's name, so the common fields are written out by a macro.
@@ -269,6 +269,24 @@ settings_params! {
         /// The session's working directory; the daemon's own without it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         cwd: Option<String>,
+    }
+}
+
+impl From<CreateSessionParams> for SetConfigParams {
+    fn from(params: CreateSessionParams) -> Self {
+        SetConfigParams {
+            model: params.model,
+            thinking_level: params.thinking_level,
+            system_prompt: params.system_prompt,
+            tools: params.tools,
+            steering_mode: params.steering_mode,
+            follow_up_mode: params.follow_up_mode,
+            when_idle: params.when_idle,
+            max_turns: params.max_turns,
+            tool_execution: params.tool_execution,
+            session_id: params.session_id,
+            meta: params.meta,
+        }
     }
 }
 
