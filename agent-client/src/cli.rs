@@ -69,5 +69,7 @@ fn complain(failure: &Failure, json: bool) -> Exit {
 /// Goes on as the daemon.
 fn daemon() -> ExitCode {
     let arguments = std::env::args_os().skip(2);
-    agent_daemon::cli::background_main(std::iter::once("agent-daemon".into()).chain(arguments))
+    agent_daemon::process::cli::background_main(
+        std::iter::once("agent-daemon".into()).chain(arguments),
+    )
 }

@@ -1,31 +1,15 @@
 //! The daemon: agents over JSON-RPC on stdio and sockets, with the real models and tools.
 //!
-//! To read the code, begin with `agent_protocol`, then [`methods`], [`session`] and [`connection`].
+//! To read the code, begin with `agent-protocol`, then [`methods`], [`sessions`] and [`peer`].
 
-pub mod caller;
-mod calls;
-pub mod cli;
 pub mod config;
-pub mod connection;
-pub mod daemon;
-mod descriptors;
-pub mod entry;
-pub mod fanout;
-mod idempotency;
-pub mod instructions;
-pub mod logging;
-mod memory;
+pub mod events;
 pub mod methods;
 pub mod model;
-pub mod outbox;
-pub mod params;
-mod parent;
+pub mod peer;
 mod picture;
-pub mod request;
-pub mod run;
-pub mod server;
-pub mod session;
+pub mod process;
 pub mod sessions;
-pub mod subscription;
+mod system;
 pub mod tool;
 pub mod transport;

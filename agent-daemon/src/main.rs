@@ -4,5 +4,5 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     agent_daemon::tool::supervisor::run_if_asked();
-    agent_daemon::cli::cli_main(std::env::args_os())
+    agent_daemon::process::cli::cli_main(std::env::args_os())
 }

@@ -1,7 +1,7 @@
 //! The methods about sessions, settings and the daemon itself (W3).
 
 use agent_core::{Gate, ScriptedModel, Step};
-use agent_daemon::transport::Transport;
+use agent_daemon::peer::transport::Transport;
 use serde_json::{Value, json};
 use support::daemon::{InMemory, Peer};
 

@@ -9,14 +9,15 @@ use std::{collections::HashMap, path::Path, sync::Arc, sync::OnceLock};
 use agent_core::Model;
 use agent_daemon::{
     config::{Configuration, Flags, Surroundings},
-    connection::{Ending, serve_bytes},
-    daemon::Daemon,
     methods,
     model::ModelCatalog,
-    request::{Incoming, parse},
-    server::{Limits, Server},
-    sessions::Blueprint,
-    transport::Transport,
+    peer::{
+        connection::{Ending, serve_bytes},
+        request::{Incoming, parse},
+        server::{Limits, Server},
+        transport::Transport,
+    },
+    sessions::{daemon::Daemon, registry::Blueprint},
 };
 use agent_protocol::{
     CloseSession, EXIT, Method, Shutdown, WaitForIdle,

@@ -5,13 +5,14 @@ use std::{collections::VecDeque, path::Path, sync::Arc, time::Duration};
 use agent_core::{Model, Tool};
 use agent_daemon::{
     config::{Configuration, Flags, Surroundings},
-    connection::{Ending, serve_bytes},
-    daemon::Daemon,
     methods,
     model::ModelCatalog,
-    server::{Limits, Server},
-    sessions::Blueprint,
-    transport::Transport,
+    peer::{
+        connection::{Ending, serve_bytes},
+        server::{Limits, Server},
+        transport::Transport,
+    },
+    sessions::{daemon::Daemon, registry::Blueprint},
 };
 use agent_protocol::local::paths::Directories;
 use serde_json::{Value, json};

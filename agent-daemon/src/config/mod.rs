@@ -13,8 +13,8 @@ use agent_protocol::local::paths::{Directories, NoRuntime, check_socket_path};
 use clap::Args;
 
 use crate::{
-    logging::{LogFormat, LogSettings},
     model::ProviderConfig,
+    system::logging::{LogFormat, LogSettings},
     tool::ToolPolicy,
 };
 

@@ -13,16 +13,14 @@ use agent_protocol::{RpcError, *};
 use jsonrpsee::{Extensions, RpcModule, types::ErrorObjectOwned};
 
 use crate::{
-    caller::Caller,
-    daemon::Daemon,
-    params::{parse, parse_initialize, parse_subscription},
-    session::Session,
-    sessions::not_found,
-    subscription::with_newest_messages,
-    transport::Transport,
+    events::subscription::with_newest_messages,
+    methods::params::{parse, parse_initialize, parse_subscription},
+    peer::{caller::Caller, transport::Transport},
+    sessions::{daemon::Daemon, registry::not_found, session::Session},
 };
 
 mod input;
+pub(crate) mod params;
 
 /// The longest id or name that a client may give something, in bytes.
 const MAX_NAME: usize = 256;

@@ -13,10 +13,13 @@ use tokio::{
 };
 
 use crate::{
-    connection::{Connection, Ending},
-    server::Server,
+    peer::{
+        connection::{Connection, Ending},
+        server::Server,
+        strangers::Seat,
+        transport::Transport,
+    },
     transport::{
-        Seat, Transport,
         unix::{UnixSocket, UnixSocketError, hung_up},
         websocket::{WebSocketRules, shake_hands},
     },

@@ -24,7 +24,7 @@ use tokio::{
     sync::oneshot,
 };
 
-use crate::connection::Hangup;
+use crate::peer::connection::Hangup;
 
 /// The protocol's own stdin and stdout.
 pub struct Stdio {

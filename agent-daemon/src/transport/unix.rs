@@ -25,7 +25,7 @@ use tokio::{
     net::{UnixListener, UnixStream},
 };
 
-use super::tally::Tally;
+use crate::peer::tally::Tally;
 
 /// A daemon that was just started may not have written its process id yet.
 const PID_TRIES: u32 = 50;

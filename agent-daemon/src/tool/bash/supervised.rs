@@ -24,7 +24,7 @@ use super::{
     processes::{Change, Ending, LOOK, Launch, prepared, shell},
     supervisor::{self, GIVE_UP, Request},
 };
-use crate::descriptors::limit_before;
+use crate::system::descriptors::limit_before;
 
 /// How soon a supervisor that is to say that it has started is looked at.
 const LATE: Duration = Duration::from_millis(50);

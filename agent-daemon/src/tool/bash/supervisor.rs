@@ -30,7 +30,7 @@ use rustix::process::{Pid, Signal, WaitOptions, WaitStatus};
 use serde::{Deserialize, Serialize};
 
 use super::{guard, process_tree};
-use crate::descriptors::set_limit;
+use crate::system::descriptors::set_limit;
 
 /// The argument with which a program is asked to be a supervisor.
 pub(super) const ARGUMENT: &str = "__supervise-command";

@@ -19,7 +19,7 @@ use tokio::{
 use tokio_tungstenite::{WebSocketStream, client_async, tungstenite::Message};
 
 use super::*;
-use crate::{caller::Caller, server::Limits};
+use crate::peer::{caller::Caller, server::Limits};
 
 const LOOPBACK: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 

@@ -19,8 +19,8 @@ use tokio::{
 };
 
 use crate::{
-    fanout::LogLimits,
-    sessions::{Blueprint, Sessions},
+    events::fanout::LogLimits,
+    sessions::registry::{Blueprint, Sessions},
 };
 
 /// The daemon's name in `initialize`.

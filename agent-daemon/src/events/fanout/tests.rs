@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::subscription::Subscription;
+use crate::events::subscription::Subscription;
 
 /// An agent reduced to what a log needs of it.
 pub(crate) struct Feed {

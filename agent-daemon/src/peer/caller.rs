@@ -11,7 +11,10 @@ use std::sync::{
 use agent_protocol::{RpcError, SubscribeParams};
 use tokio_util::sync::CancellationToken;
 
-use crate::{fanout::EventLog, outbox::Outbox, server::Server, transport::Transport};
+use crate::{
+    events::fanout::EventLog,
+    peer::{outbox::Outbox, server::Server, transport::Transport},
+};
 
 /// The peer of one connection. Methods find it, as an `Arc`, in their extensions.
 #[derive(Debug)]

@@ -15,11 +15,13 @@ use agent_core::{
 use agent_protocol::{ContinueResult, QueueResult, RpcError, SetConfigParams};
 
 use crate::{
-    fanout::{EventLog, LogLimits},
-    idempotency::Idempotency,
-    instructions::{SystemPrompt, for_other_tools},
-    memory::has_freed,
+    events::fanout::{EventLog, LogLimits},
     model::{ModelCatalog, ModelUnavailable},
+    sessions::{
+        idempotency::Idempotency,
+        instructions::{SystemPrompt, for_other_tools},
+    },
+    system::memory::has_freed,
     tool::SessionOutputs,
 };
 

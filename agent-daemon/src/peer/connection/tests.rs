@@ -21,9 +21,9 @@ use tokio::{
 
 use super::*;
 use crate::{
-    fanout::{LogLimits, tests::Feed},
-    params::parse,
-    server::Limits,
+    events::fanout::{LogLimits, tests::Feed},
+    methods::params::parse,
+    peer::server::Limits,
 };
 
 /// What the methods of these tests share.

@@ -20,7 +20,7 @@ use tokio::task::{AbortHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
-use crate::{
+use crate::peer::{
     caller::Caller,
     request::{Incoming, Request, names_id, parse},
 };

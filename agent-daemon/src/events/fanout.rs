@@ -18,7 +18,7 @@ use agent_core::{Event, Snapshot};
 use agent_protocol::{Control, ControlFrame, Replay, RpcError, codec::one_line};
 use tokio::sync::Notify;
 
-use crate::entry::{Entry, Filter};
+use crate::events::entry::{Entry, Filter};
 
 /// How much a session keeps, and how far a reader may fall behind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

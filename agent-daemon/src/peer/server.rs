@@ -17,7 +17,7 @@ use jsonrpsee::Methods;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
-use crate::{outbox::OutboxLimits, transport::Strangers};
+use crate::peer::{outbox::OutboxLimits, strangers::Strangers};
 
 /// The bounds on every connection. The defaults are the protocol's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

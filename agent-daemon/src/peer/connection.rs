@@ -20,12 +20,13 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
-use crate::{
+use crate::peer::{
     caller::Caller,
     calls::{Calls, Then},
     outbox::{Batch, Outbox},
     server::Server,
-    transport::{Seat, Transport},
+    strangers::Seat,
+    transport::Transport,
 };
 
 /// How long a connection that ends for its peer's fault goes on writing.

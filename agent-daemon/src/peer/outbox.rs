@@ -16,7 +16,7 @@ use agent_protocol::{
 };
 use tokio::sync::Notify;
 
-use crate::{
+use crate::events::{
     fanout::{Backlog, EventLog},
     subscription::{Piece, Subscription},
 };

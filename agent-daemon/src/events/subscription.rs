@@ -9,7 +9,7 @@ use std::sync::Arc;
 use agent_core::AgentState;
 use agent_protocol::{Control, MessagesWanted, RpcError, SubscribeParams, TAIL_MESSAGES};
 
-use crate::{
+use crate::events::{
     entry::{Entry, Filter, write_frame},
     fanout::{Backlog, EventLog, Opening, ReaderId, Start, Then},
 };
@@ -194,7 +194,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::fanout::{LogLimits, tests::Feed};
+    use crate::events::fanout::{LogLimits, tests::Feed};
 
     #[test]
     fn a_state_with_fewer_messages_says_where_they_begin() {

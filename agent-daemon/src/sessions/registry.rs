@@ -18,9 +18,11 @@ use agent_protocol::{
 
 use crate::{
     config::{Configuration, LimitsTable},
-    instructions::SystemPrompt,
     model::{ModelCatalog, ModelUnavailable},
-    session::{Session, SessionTools, resolve},
+    sessions::{
+        instructions::SystemPrompt,
+        session::{Session, SessionTools, resolve},
+    },
     tool::{self, Outputs, ToolPolicy, Workspace},
 };
 

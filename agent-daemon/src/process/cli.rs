@@ -10,9 +10,11 @@ use clap::{Parser, Subcommand};
 
 use crate::{
     config::{Configuration, Flags, Surroundings},
-    descriptors::keep_from_children,
-    memory::{give_back, give_back_at_rest},
-    run,
+    process::run,
+    system::{
+        descriptors::keep_from_children,
+        memory::{give_back, give_back_at_rest},
+    },
 };
 
 /// The status for a command line or configuration that cannot be used.

@@ -20,17 +20,20 @@ use tokio::{
 
 use crate::{
     config::{Configuration, Endpoint},
-    connection::{Connection, Ending},
-    daemon::{Daemon, Stage},
-    descriptors::{self, raise_limit},
     methods,
     model::ModelCatalog,
-    parent,
-    server::{Limits, Server},
-    sessions::Blueprint,
-    transport::{
-        ListenError, Listener, Stdio, Transport, UnixSocket, UnixSocketError, WebSocketRules,
+    peer::{
+        connection::{Connection, Ending},
+        server::{Limits, Server},
+        transport::Transport,
     },
+    process::parent,
+    sessions::{
+        daemon::{Daemon, Stage},
+        registry::Blueprint,
+    },
+    system::descriptors::{self, raise_limit},
+    transport::{ListenError, Listener, Stdio, UnixSocket, UnixSocketError, WebSocketRules},
 };
 
 /// How long the end of the daemon may take.
