@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use crate::{
     error::ErrorData,
     frames::Frame,
-    methods::{Method, MethodVisitor, PROTOCOL_VERSION, each_method},
+    methods::{Method, PROTOCOL_VERSION, Visit, each_method},
 };
 
 /// The whole document. A method's `params` and `result`, `frame` and `errorData` are schemas;
@@ -68,8 +68,8 @@ struct Methods {
     described: Map<String, Value>,
 }
 
-impl MethodVisitor for Methods {
-    fn method<M: Method>(&mut self) {
+impl<M: Method> Visit<M> for Methods {
+    fn visit(&mut self) {
         let described = json!({
             "description": M::ABOUT.trim(),
             "params": self.schema::<M::Params>(),

@@ -180,8 +180,8 @@ struct Pinned {
     seen: BTreeSet<&'static str>,
 }
 
-impl MethodVisitor for Pinned {
-    fn method<M: Method>(&mut self) {
+impl<M: Method> Visit<M> for Pinned {
+    fn visit(&mut self) {
         let name = M::NAME;
         let (_, params, result) =
             METHODS.iter().find(|(method, ..)| *method == name).unwrap_or_else(|| panic!("{name}"));

@@ -8,7 +8,7 @@
 use std::{any::Any, panic::AssertUnwindSafe, sync::Arc};
 
 use agent_protocol::{
-    CANCEL_REQUEST, EXIT, FollowUp, Initialize, Method, Prompt, RpcError, Steer, Subscribe,
+    CANCEL_REQUEST, EXIT, Initialize, Method, Order, RpcError,
     codec::{Frame, one_line},
 };
 use futures_util::{FutureExt, future::BoxFuture};
@@ -24,12 +24,6 @@ use crate::peer::{
     caller::Caller,
     request::{Incoming, Request, names_id, parse},
 };
-
-/// Without an id, these would be carried out for nobody (W1.4).
-const USELESS_WITHOUT_ID: [&str; 2] = [Initialize::NAME, Subscribe::NAME];
-
-/// What is said may have pictures, which take a while to look at. Nothing overtakes them (W1.5).
-const IN_TURN: [&str; 3] = [Prompt::NAME, Steer::NAME, FollowUp::NAME];
 
 /// How many messages a peer may send before it shows the token that it needs.
 const STRANGE_MESSAGES: u32 = 32;
@@ -131,11 +125,12 @@ impl Calls {
 
     async fn call(&mut self, request: &Request<'_>) {
         let server = self.caller.server().clone();
+        let order = Order::of(&request.method).unwrap_or(Order::InTurn);
+        if request.id.is_none() && order != Order::InTurn {
+            return;
+        }
         match server.methods.method_with_name(&request.method) {
             Some((method, MethodCallback::Sync(callback))) => {
-                if request.id.is_none() && USELESS_WITHOUT_ID.contains(&method) {
-                    return;
-                }
                 let span = tracing::debug_span!("call", method, id = request.id.map(shortened));
                 let response = span.in_scope(|| {
                     let params = Params::new(request.params);
@@ -145,7 +140,8 @@ impl Calls {
                 let Some(id) = request.id else { return };
                 self.caller.outbox.answer(answer_of(method, id, response));
             }
-            Some((method, MethodCallback::Async(callback))) if IN_TURN.contains(&method) => {
+            // What is said may have pictures, which take a while to look at. Nothing overtakes them.
+            Some((method, MethodCallback::Async(callback))) if order != Order::Aside => {
                 let span = tracing::debug_span!("call", method, id = request.id.map(shortened));
                 let params = Params::new(request.params).into_owned();
                 let connection = ConnectionId(self.caller.connection() as usize);
