@@ -18,24 +18,10 @@ use agent_core::{Event, Snapshot};
 use agent_protocol::{Control, ControlFrame, Replay, RpcError, codec::one_line};
 use tokio::sync::Notify;
 
-use crate::events::entry::{Entry, Filter};
-
-/// How much a session keeps, and how far a reader may fall behind.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LogLimits {
-    /// The newest events that can be replayed, by number,
-    pub replay_events: usize,
-    /// and by their bytes.
-    pub replay_bytes: usize,
-    /// Bytes that may wait for one connection before its backlog is dropped.
-    pub backlog_bytes: usize,
-}
-
-impl Default for LogLimits {
-    fn default() -> Self {
-        LogLimits { replay_events: 4096, replay_bytes: 8 << 20, backlog_bytes: 8 << 20 }
-    }
-}
+use crate::events::{
+    entry::{Entry, Filter},
+    policy::SlowReaderPolicy,
+};
 
 /// The events of one session, for everybody who reads them.
 pub struct EventLog {
@@ -43,7 +29,7 @@ pub struct EventLog {
     session_json: String,
     instance_id: Arc<str>,
     snapshot: Box<dyn Fn() -> Snapshot + Send + Sync>,
-    limits: LogLimits,
+    policy: SlowReaderPolicy,
     log: Mutex<Log>,
 }
 
@@ -147,7 +133,7 @@ impl EventLog {
     pub fn new(
         session_id: &str,
         instance_id: Arc<str>,
-        limits: LogLimits,
+        policy: SlowReaderPolicy,
         snapshot: impl Fn() -> Snapshot + Send + Sync + 'static,
     ) -> Self {
         let log = Log {
@@ -165,7 +151,7 @@ impl EventLog {
             session_json: one_line(serde_json::Value::from(session_id).to_string()),
             instance_id,
             snapshot: Box::new(snapshot),
-            limits,
+            policy,
             log: Mutex::new(log),
         }
     }
@@ -200,7 +186,7 @@ impl EventLog {
         let mut log = self.lock();
         // The log may have been made while the listener that feeds it already listened.
         if entry.seq > log.head && log.last_word.is_none() {
-            log.push(entry, &self.limits);
+            log.push(entry, &self.policy);
         }
     }
 
@@ -268,14 +254,14 @@ impl EventLog {
         if let Some(mut reader) = log.readers.remove(&id) {
             reader.set_waiting(0);
         }
-        log.trim(&self.limits);
+        log.trim(&self.policy);
     }
 
     /// Takes what a reader has not had yet, about `max_bytes` of it.
     pub(crate) fn take(&self, id: ReaderId, max_bytes: usize) -> Taken {
         let mut log = self.lock();
         let taken = log.take(id, max_bytes);
-        log.trim(&self.limits);
+        log.trim(&self.policy);
         taken
     }
 
@@ -302,7 +288,7 @@ impl Log {
         self.entries.iter().skip(held as usize)
     }
 
-    fn push(&mut self, entry: Arc<Entry>, limits: &LogLimits) {
+    fn push(&mut self, entry: Arc<Entry>, policy: &SlowReaderPolicy) {
         if entry.seq != self.head + 1 {
             // A gap would make every replay across it wrong.
             self.weight = 0;
@@ -315,7 +301,7 @@ impl Log {
             self.beginning = entry.seq;
         }
         self.weight += entry.weight();
-        if entry.weight() > limits.backlog_bytes && !self.outsize_waits() {
+        if entry.weight() > policy.backlog_bytes && !self.outsize_waits() {
             self.outsize = Some((entry.seq, entry.weight()));
         }
         let burden = self.burden(&entry);
@@ -324,12 +310,12 @@ impl Log {
                 continue;
             }
             if reader.filter.admits(&entry) {
-                reader.count(burden, limits.backlog_bytes);
+                reader.count(burden, policy.backlog_bytes);
             }
             reader.backlog.wake.notify_one();
         }
         self.entries.push_back(entry);
-        self.trim(limits);
+        self.trim(policy);
     }
 
     /// Whether there is an outsize frame that someone has not taken.
@@ -347,15 +333,15 @@ impl Log {
     }
 
     /// Drops the oldest entries that are over the bounds and that nobody needs.
-    fn trim(&mut self, limits: &LogLimits) {
+    fn trim(&mut self, policy: &SlowReaderPolicy) {
         while self.entries.len() > 1
-            && (self.entries.len() > limits.replay_events
-                || self.weight > limits.replay_bytes
+            && (self.entries.len() > policy.replay_events
+                || self.weight > policy.replay_bytes
                 || self.entries[0].seq < self.beginning)
         {
             // A reader whose filter lets little through may hold on to much that it will skip.
             let outsize = self.outsize.map_or(0, |(_, weight)| weight);
-            let too_much = self.weight - outsize > limits.replay_bytes + limits.backlog_bytes;
+            let too_much = self.weight - outsize > policy.replay_bytes + policy.backlog_bytes;
             let front = self.entries[0].clone();
             let mut is_needed = false;
             for reader in self.readers.values_mut() {

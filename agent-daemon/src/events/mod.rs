@@ -5,4 +5,5 @@
 
 pub mod entry;
 pub mod fanout;
+pub mod policy;
 pub mod subscription;

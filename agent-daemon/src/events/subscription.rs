@@ -194,11 +194,11 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::events::fanout::{LogLimits, tests::Feed};
+    use crate::events::{fanout::tests::Feed, policy::SlowReaderPolicy};
 
     #[test]
     fn a_state_with_fewer_messages_says_where_they_begin() {
-        let feed = Feed::new(LogLimits::default());
+        let feed = Feed::new(SlowReaderPolicy::default());
         for id in 0..60 {
             let end = json!({
                 "type": "message_end", "source": "steering",

@@ -43,7 +43,7 @@ impl Caller {
             authorized,
             has_shown_no_token: AtomicBool::new(false),
             has_shut_down: AtomicBool::new(false),
-            outbox: Outbox::new(server.limits.outbox),
+            outbox: Outbox::new(server.limits.slow_readers, server.limits.subscriptions),
             server,
         })
     }

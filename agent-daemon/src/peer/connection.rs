@@ -20,21 +20,22 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
-use crate::peer::{
-    caller::Caller,
-    calls::{Calls, Then},
-    outbox::{Batch, Outbox},
-    server::Server,
-    strangers::Seat,
-    transport::Transport,
+use crate::{
+    events::policy::SlowReaderPolicy,
+    peer::{
+        caller::Caller,
+        calls::{Calls, Then},
+        outbox::{Batch, Outbox},
+        server::Server,
+        strangers::Seat,
+        transport::Transport,
+    },
 };
 
 /// How long a connection that ends for its peer's fault goes on writing.
 const LAST_WRITE: Duration = Duration::from_secs(2);
-/// How long calls may still wait when the server stops,
+/// How long calls may still wait when the server stops.
 const LAST_WAIT: Duration = Duration::from_secs(1);
-/// and how long a peer on a socket may take nothing. One that goes on reading loses nothing.
-const LAST_STALL: Duration = Duration::from_secs(1);
 
 /// Why a connection ended.
 #[derive(Debug)]
@@ -100,9 +101,9 @@ struct Output<W> {
     batch: Batch,
     /// How much of the batch is written.
     written: usize,
-    /// How long the peer may take nothing,
-    stall: Duration,
-    /// and what makes that short. Not on stdio: whoever reads our pipe is the rest of a command
+    policy: SlowReaderPolicy,
+    /// Makes short how long the peer may take nothing; one that goes on reading loses nothing. Not
+    /// on stdio: whoever reads our pipe is the rest of a command
     /// line, and may be slow on purpose.
     stop: Option<CancellationToken>,
 }
@@ -138,12 +139,12 @@ where
             _ => Box::new(Decoder::new(max_message_bytes)),
         };
         let span = tracing::info_span!("connection", id = caller.connection(), %transport);
-        let stall = server.limits.stall;
+        let policy = server.limits.slow_readers;
         let stop = (transport != Transport::Stdio).then(|| server.stop.clone());
         Connection {
             calls: Calls::new(caller.clone()),
             input: Input { reader, decoder },
-            output: Output { writer, batch: Batch::default(), written: 0, stall, stop },
+            output: Output { writer, batch: Batch::default(), written: 0, policy, stop },
             hangup: Box::pin(std::future::pending()),
             late_hangup: Box::pin(std::future::pending()),
             seat: None,
@@ -384,7 +385,7 @@ impl<W: AsyncWrite + Unpin> Output<W> {
         while self.written < self.batch.bytes.len() {
             let rest = &self.batch.bytes[self.written..];
             // Each piece that the peer takes gives it all the time again (W4.6).
-            let stalled = stalled(self.stall, self.stop.as_ref());
+            let stalled = stalled(&self.policy, self.stop.as_ref());
             match before(stalled, self.writer.write(rest)).await? {
                 0 => return Err(io::ErrorKind::WriteZero.into()),
                 taken => self.written += taken,
@@ -393,7 +394,7 @@ impl<W: AsyncWrite + Unpin> Output<W> {
         if self.written > 0 {
             self.written = 0;
             outbox.written(&mut self.batch);
-            let stalled = stalled(self.stall, self.stop.as_ref());
+            let stalled = stalled(&self.policy, self.stop.as_ref());
             before(stalled, self.writer.flush()).await?;
         }
         Ok(())
@@ -401,16 +402,16 @@ impl<W: AsyncWrite + Unpin> Output<W> {
 }
 
 /// Completes when a peer that takes nothing has had its time.
-async fn stalled(stall: Duration, stop: Option<&CancellationToken>) {
+async fn stalled(policy: &SlowReaderPolicy, stop: Option<&CancellationToken>) {
     let last_stall = async {
         match stop {
             Some(stop) => stop.cancelled().await,
             None => std::future::pending().await,
         }
-        sleep(LAST_STALL).await;
+        sleep(policy.last_stall).await;
     };
     tokio::select! {
-        () = sleep(stall) => {}
+        () = sleep(policy.stall) => {}
         () = last_stall => {}
     }
 }

@@ -18,41 +18,19 @@ use tokio::sync::Notify;
 
 use crate::events::{
     fanout::{Backlog, EventLog},
+    policy::SlowReaderPolicy,
     subscription::{Piece, Subscription},
 };
 
-/// How much a connection may have in flight.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct OutboxLimits {
-    /// Calls that wait or whose answers are not written.
-    pub calls: usize,
-    /// Bytes of answers that are not written.
-    pub answer_bytes: usize,
-    /// Subscriptions.
-    pub subscriptions: usize,
-    /// Bytes of events that may wait before deltas are merged.
-    pub merge_bytes: usize,
-}
-
-impl Default for OutboxLimits {
-    fn default() -> Self {
-        OutboxLimits { calls: 256, answer_bytes: 8 << 20, subscriptions: 32, merge_bytes: 1 << 20 }
-    }
-}
-
-/// How many bytes of events one batch holds, so that an answer never waits for more.
-const BATCH_BYTES: usize = 64 * 1024;
-/// How many of them one subscription may take before it is another's turn.
-const TURN_BYTES: usize = 16 * 1024;
-/// When deltas are merged, what is taken shrinks; so more is taken.
-const MERGED_TURN_BYTES: usize = 256 * 1024;
 /// A batch's memory after a large frame is given back.
 const KEPT_BYTES: usize = 256 * 1024;
 
 /// What one connection has to send.
 #[derive(Debug)]
 pub(crate) struct Outbox {
-    limits: OutboxLimits,
+    policy: SlowReaderPolicy,
+    /// The most subscriptions that may be open.
+    max_subscriptions: usize,
     /// How the peer frames its messages, once it has sent one.
     framing: OnceLock<Framing>,
     answers: Mutex<Answers>,
@@ -94,9 +72,10 @@ pub(crate) struct Batch {
 }
 
 impl Outbox {
-    pub(crate) fn new(limits: OutboxLimits) -> Self {
+    pub(crate) fn new(policy: SlowReaderPolicy, max_subscriptions: usize) -> Self {
         Outbox {
-            limits,
+            policy,
+            max_subscriptions,
             framing: OnceLock::new(),
             answers: Mutex::default(),
             subscriptions: Mutex::default(),
@@ -151,8 +130,8 @@ impl Outbox {
 
     fn has_room(&self) -> bool {
         let answers = self.answers();
-        answers.unwritten + answers.waiting < self.limits.calls
-            && answers.bytes < self.limits.answer_bytes
+        answers.unwritten + answers.waiting < self.policy.calls
+            && answers.bytes < self.policy.answer_bytes
     }
 
     /// Completes when there may be something to send.
@@ -166,8 +145,8 @@ impl Outbox {
         params: &SubscribeParams,
     ) -> Result<Arc<str>, RpcError> {
         let mut subscriptions = self.subscriptions();
-        if subscriptions.open.len() >= self.limits.subscriptions {
-            let limit = self.limits.subscriptions as u64;
+        if subscriptions.open.len() >= self.max_subscriptions {
+            let limit = self.max_subscriptions as u64;
             return Err(RpcError::TooManySubscriptions { limit });
         }
         let id: Arc<str> = format!("s{}", subscriptions.made + 1).into();
@@ -209,7 +188,7 @@ impl Outbox {
         let Some(framing) = self.framing.get().copied() else { return };
         self.take_answers(framing, batch);
         let (answers_end, mut envelope) = (batch.bytes.len(), String::new());
-        while batch.bytes.len() - answers_end < BATCH_BYTES {
+        while batch.bytes.len() - answers_end < self.policy.batch_bytes {
             let Some((id, piece)) = self.take_piece() else { break };
             envelope.clear();
             // jsonrpsee's shape of a subscription's notification (W4.1).
@@ -229,7 +208,7 @@ impl Outbox {
         if let Some(payload) = answers.ping.take() {
             websocket::pong(&payload, &mut batch.bytes);
         }
-        while batch.bytes.len() < BATCH_BYTES
+        while batch.bytes.len() < self.policy.batch_bytes
             && let Some(answer) = answers.queue.pop_front()
         {
             framing.encode(&[&answer], &mut batch.bytes);
@@ -239,8 +218,9 @@ impl Outbox {
     }
 
     fn take_piece(&self) -> Option<(Arc<str>, Piece)> {
-        let merge = self.backlog.waiting() > self.limits.merge_bytes;
-        let max_bytes = if merge { MERGED_TURN_BYTES } else { TURN_BYTES };
+        let policy = &self.policy;
+        let merge = self.backlog.waiting() > policy.merge_bytes;
+        let max_bytes = if merge { policy.merged_turn_bytes } else { policy.turn_bytes };
         let mut subscriptions = self.subscriptions();
         for _ in 0..subscriptions.open.len() {
             let turn = subscriptions.turn % subscriptions.open.len();

@@ -17,7 +17,7 @@ use jsonrpsee::Methods;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
-use crate::peer::{outbox::OutboxLimits, strangers::Strangers};
+use crate::{events::policy::SlowReaderPolicy, peer::strangers::Strangers};
 
 /// The bounds on every connection. The defaults are the protocol's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,10 +30,10 @@ pub struct Limits {
     pub authorization: Duration,
     /// Calls of one connection that may wait aside (W1.6).
     pub waiting_calls: usize,
-    /// What a connection may have in flight.
-    pub outbox: OutboxLimits,
-    /// How long nothing may be read of what waits, before the connection is closed (W4.6).
-    pub stall: Duration,
+    /// Subscriptions of one connection.
+    pub subscriptions: usize,
+    /// What becomes of peers that do not read what they asked for.
+    pub slow_readers: SlowReaderPolicy,
     /// Connections on sockets that are served at once; others wait to be accepted. Those that have
     /// not shown the token that they need are not among them:
     pub connections: usize,
@@ -63,8 +63,8 @@ impl Default for Limits {
             unauthorized_message_bytes: 64 << 10,
             authorization: Duration::from_secs(5),
             waiting_calls: 32,
-            outbox: OutboxLimits::default(),
-            stall: Duration::from_secs(60),
+            subscriptions: 32,
+            slow_readers: SlowReaderPolicy::default(),
             connections: 1024,
             strangers: 64,
         }

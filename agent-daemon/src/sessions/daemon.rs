@@ -19,7 +19,7 @@ use tokio::{
 };
 
 use crate::{
-    events::fanout::LogLimits,
+    events::policy::SlowReaderPolicy,
     sessions::registry::{Blueprint, Sessions},
 };
 
@@ -85,7 +85,8 @@ impl Daemon {
 
     /// What `initialize` answers.
     pub fn introduction(&self) -> InitializeResult {
-        let LogLimits { replay_events: events, replay_bytes: bytes, .. } = LogLimits::default();
+        let SlowReaderPolicy { replay_events: events, replay_bytes: bytes, .. } =
+            SlowReaderPolicy::default();
         InitializeResult {
             protocol_version: PROTOCOL_VERSION,
             server_info: ServerInfo {

@@ -15,7 +15,7 @@ use agent_core::{
 use agent_protocol::{ContinueResult, QueueResult, RpcError, SetConfigParams};
 
 use crate::{
-    events::fanout::{EventLog, LogLimits},
+    events::{fanout::EventLog, policy::SlowReaderPolicy},
     model::{ModelCatalog, ModelUnavailable},
     sessions::{
         idempotency::Idempotency,
@@ -73,7 +73,7 @@ impl Session {
             let agent = agent.clone();
             move || agent.snapshot()
         };
-        let log = Arc::new(EventLog::new(&id, instance_id, LogLimits::default(), snapshot));
+        let log = Arc::new(EventLog::new(&id, instance_id, SlowReaderPolicy::default(), snapshot));
         // The log holds the agent, so the agent must not hold the log.
         let (weak_log, session_id) = (Arc::downgrade(&log), id.clone());
         agent.subscribe(move |event, _| {

@@ -17,7 +17,7 @@ pub(crate) struct Feed {
 }
 
 impl Feed {
-    pub(crate) fn new(limits: LogLimits) -> Self {
+    pub(crate) fn new(policy: SlowReaderPolicy) -> Self {
         let config: Config = serde_json::from_value(serde_json::json!({
             "model": "m", "thinkingLevel": "off", "systemPrompt": "", "tools": [],
             "steeringMode": "all", "followUpMode": "all", "whenIdle": "reject", "maxTurns": 0,
@@ -28,7 +28,7 @@ impl Feed {
         let now = Arc::new(Mutex::new(Snapshot { seq: 0, state }));
         let seen = now.clone();
         let snapshot = move || seen.lock().unwrap().clone();
-        Feed { now, log: Arc::new(EventLog::new("main", "i1".into(), limits, snapshot)) }
+        Feed { now, log: Arc::new(EventLog::new("main", "i1".into(), policy, snapshot)) }
     }
 
     pub(crate) fn publish(&self, kind: EventKind) {
@@ -138,8 +138,13 @@ fn story(frame: &str) -> String {
     format!("{}{}", frame["type"].as_str().unwrap(), words.replace("< ", "<"))
 }
 
-fn small() -> LogLimits {
-    LogLimits { replay_events: 5, replay_bytes: 10_000, backlog_bytes: 4_000 }
+fn small() -> SlowReaderPolicy {
+    SlowReaderPolicy {
+        replay_events: 5,
+        replay_bytes: 10_000,
+        backlog_bytes: 4_000,
+        ..SlowReaderPolicy::default()
+    }
 }
 
 #[test]
@@ -221,7 +226,7 @@ fn the_agent_may_be_ahead_of_the_log() {
 // W4.4
 #[test]
 fn what_is_filtered_out_is_named_by_the_number_before() {
-    let feed = Feed::new(LogLimits::default());
+    let feed = Feed::new(SlowReaderPolicy::default());
     let filter = json!({ "include": ["turn_start", "text_delta"], "exclude": ["text_delta"] });
     let mut client = Client::subscribe(&feed, filter).unwrap();
     feed.begin();
@@ -276,8 +281,13 @@ fn a_frame_larger_than_all_that_may_wait_passes_whole() {
 
 #[test]
 fn a_log_is_bounded_whoever_reads_it() {
-    let limits = LogLimits { replay_events: 50, replay_bytes: 10_000, backlog_bytes: 10_000 };
-    let feed = Feed::new(limits);
+    let policy = SlowReaderPolicy {
+        replay_events: 50,
+        replay_bytes: 10_000,
+        backlog_bytes: 10_000,
+        ..SlowReaderPolicy::default()
+    };
+    let feed = Feed::new(policy);
     let never = Client::subscribe(&feed, json!({ "include": ["run_start"] })).unwrap();
     let _all = Client::subscribe(&feed, json!({})).unwrap();
     feed.begin();
@@ -293,7 +303,7 @@ fn a_log_is_bounded_whoever_reads_it() {
 
 #[test]
 fn what_came_before_a_reset_is_kept_for_nobody_but_those_who_are_reading_it() {
-    let feed = Feed::new(LogLimits::default());
+    let feed = Feed::new(SlowReaderPolicy::default());
     feed.begin();
     feed.say("a");
     let mut reading = Client::subscribe(&feed, json!({ "fromSeq": 0 })).unwrap();
@@ -313,8 +323,13 @@ fn what_came_before_a_reset_is_kept_for_nobody_but_those_who_are_reading_it() {
 
 #[test]
 fn a_replay_of_all_that_is_held_is_not_held_against_the_reader() {
-    let limits = LogLimits { replay_events: 1000, replay_bytes: 10_000, backlog_bytes: 10_000 };
-    let feed = Feed::new(limits);
+    let policy = SlowReaderPolicy {
+        replay_events: 1000,
+        replay_bytes: 10_000,
+        backlog_bytes: 10_000,
+        ..SlowReaderPolicy::default()
+    };
+    let feed = Feed::new(policy);
     for _ in 0..1000 {
         feed.say("abc");
     }
@@ -383,9 +398,8 @@ proptest! {
         events in 1..40_usize,
         backlog in 200..5000_usize,
     ) {
-        let limits =
-            LogLimits { replay_events: events, replay_bytes: 3000, backlog_bytes: backlog };
-        let feed = Feed::new(limits);
+        let policy = SlowReaderPolicy { replay_events: events, replay_bytes: 3000, backlog_bytes: backlog, ..SlowReaderPolicy::default() };
+        let feed = Feed::new(policy);
         feed.begin();
         let mut clients = vec![Client::subscribe(&feed, json!({ "snapshot": true })).unwrap()];
         let mut undelivered = VecDeque::new();
@@ -436,7 +450,7 @@ proptest! {
         kinds in proptest::collection::vec(kind(), 1..100),
         bytes in 1..4000_usize,
     ) {
-        let feed = Feed::new(LogLimits::default());
+        let feed = Feed::new(SlowReaderPolicy::default());
         feed.begin();
         let [mut whole, mut merged] =
             [(); 2].map(|()| Client::subscribe(&feed, json!({ "snapshot": true })).unwrap());

@@ -21,7 +21,7 @@ use tokio::{
 
 use super::*;
 use crate::{
-    events::fanout::{LogLimits, tests::Feed},
+    events::{fanout::tests::Feed, policy::SlowReaderPolicy},
     methods::params::parse,
     peer::server::Limits,
 };
@@ -112,7 +112,7 @@ struct Peer {
 struct Setup {
     transport: Transport,
     limits: Limits,
-    log: LogLimits,
+    log: SlowReaderPolicy,
     pipe_bytes: usize,
 }
 
@@ -121,7 +121,7 @@ impl Default for Setup {
         Setup {
             transport: Transport::Unix,
             limits: Limits { max_message_bytes: 1000, ..Limits::default() },
-            log: LogLimits::default(),
+            log: SlowReaderPolicy::default(),
             pipe_bytes: 64 * 1024,
         }
     }
@@ -587,7 +587,12 @@ async fn an_answer_overtakes_the_events_that_wait() {
 // W4.6
 #[tokio::test]
 async fn a_reader_that_falls_too_far_behind_is_told_and_begins_again() {
-    let log = LogLimits { replay_events: 10, replay_bytes: 10_000, backlog_bytes: 100_000 };
+    let log = SlowReaderPolicy {
+        replay_events: 10,
+        replay_bytes: 10_000,
+        backlog_bytes: 100_000,
+        ..SlowReaderPolicy::default()
+    };
     let mut peer = Peer::new(Setup { pipe_bytes: 256, log, ..Setup::default() });
     peer.context.feed.begin();
     peer.call(1, "subscribe", json!({ "messages": "none" })).await;
@@ -630,7 +635,7 @@ async fn a_reader_that_falls_too_far_behind_is_told_and_begins_again() {
 #[tokio::test]
 async fn above_a_mark_neighbouring_deltas_are_merged() {
     let mut limits = Setup::default().limits;
-    limits.outbox.merge_bytes = 10_000;
+    limits.slow_readers.merge_bytes = 10_000;
     let mut peer = Peer::new(Setup { pipe_bytes: 256, limits, ..Setup::default() });
     peer.context.feed.begin();
     peer.call(1, "subscribe", json!({ "snapshot": true })).await;
