@@ -1,7 +1,7 @@
 //! The methods about sessions, settings and the daemon itself (W3).
 
 use agent_core::{Gate, ScriptedModel, Step};
-use agent_daemon::peer::transport::Transport;
+use agent_daemon::transport::unix::UNIX;
 use serde_json::{Value, json};
 use support::daemon::{InMemory, Peer};
 
@@ -332,7 +332,7 @@ async fn shutdown_lets_runs_settle_and_takes_no_more_work() {
     let gate = Gate::new();
     let daemon = InMemory::new(ScriptedModel::new().answers([Step::Gate(gate.clone())]));
     let mut peer = daemon.connect();
-    let mut other = daemon.connect_by(Transport::Unix);
+    let mut other = daemon.connect_by(&UNIX);
     assert_eq!(other.refused("shutdown", json!({})).await.1["field"], "scope");
     assert_eq!(other.ask("health", json!({})).await["connections"], 2);
     peer.ask("prompt", json!({ "input": "x" })).await;

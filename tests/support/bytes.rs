@@ -15,9 +15,9 @@ use agent_daemon::{
         connection::{Ending, serve_bytes},
         request::{Incoming, parse},
         server::{Limits, Server},
-        transport::Transport,
     },
     sessions::{daemon::Daemon, registry::Blueprint},
+    transport::unix::UNIX,
 };
 use agent_protocol::{
     CloseSession, EXIT, Method, Shutdown, WaitForIdle,
@@ -156,7 +156,7 @@ pub fn check_connection(input: &[u8]) {
 async fn converse(server: &Arc<Server>, bytes: &[u8], piece: usize) -> (Ending, Vec<u8>) {
     let (ours, theirs) = duplex(4096);
     let (reader, writer) = split(theirs);
-    let serving = serve_bytes(server.clone(), reader, writer, Transport::Unix);
+    let serving = serve_bytes(server.clone(), reader, writer, &UNIX);
     let (mut reader, mut writer) = split(ours);
     let send = async {
         for piece in bytes.chunks(piece) {

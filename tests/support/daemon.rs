@@ -13,6 +13,7 @@ use agent_daemon::{
         transport::Transport,
     },
     sessions::{daemon::Daemon, registry::Blueprint},
+    transport::stdio::STDIO,
 };
 use agent_protocol::local::paths::Directories;
 use serde_json::{Value, json};
@@ -76,22 +77,22 @@ impl InMemory {
 
     /// Connects as the parent process would.
     pub fn connect(&self) -> Peer {
-        self.connect_by(Transport::Stdio)
+        self.connect_by(&STDIO)
     }
 
     /// Connects with nothing but bytes, for a client that is not ours to write.
     pub fn stream(&self) -> DuplexStream {
-        self.serve(Transport::Stdio).0
+        self.serve(&STDIO).0
     }
 
-    fn serve(&self, transport: Transport) -> (DuplexStream, JoinHandle<Ending>) {
+    fn serve(&self, transport: &'static Transport) -> (DuplexStream, JoinHandle<Ending>) {
         let (ours, theirs) = duplex(64 * 1024);
         let (reader, writer) = split(theirs);
         (ours, tokio::spawn(serve_bytes(self.server.clone(), reader, writer, transport)))
     }
 
     /// Connects by a transport.
-    pub fn connect_by(&self, transport: Transport) -> Peer {
+    pub fn connect_by(&self, transport: &'static Transport) -> Peer {
         let (ours, serving) = self.serve(transport);
         let (reader, writer) = split(ours);
         Peer {

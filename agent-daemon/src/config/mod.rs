@@ -9,19 +9,18 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use agent_protocol::local::paths::{Directories, NoRuntime, check_socket_path};
+use agent_protocol::local::paths::{Directories, NoRuntime};
 use clap::Args;
 
 use crate::{
     model::ProviderConfig,
     system::logging::{LogFormat, LogSettings},
     tool::ToolPolicy,
+    transport::endpoint::Endpoint,
 };
 
-mod endpoint;
 mod file;
 
-pub use endpoint::Endpoint;
 pub use file::{LimitsTable, RetryTable, SessionTable, WebSocketTable};
 
 /// The settings of the command line.
@@ -231,7 +230,7 @@ fn endpoints(
         Some(path) => PathBuf::from(path),
         None => around.directories.socket()?,
     };
-    Ok(vec![absolute(Endpoint::Unix(socket), "AGENT_DAEMON_SOCKET", around)?])
+    Ok(vec![absolute(Endpoint::unix(socket), "AGENT_DAEMON_SOCKET", around)?])
 }
 
 fn absolute(
@@ -239,13 +238,10 @@ fn absolute(
     setting: &str,
     around: &Surroundings<'_>,
 ) -> Result<Endpoint, ConfigError> {
-    let Endpoint::Unix(path) = endpoint else { return Ok(endpoint) };
-    let path = around.current_dir.join(path);
-    check_socket_path(&path).map_err(|error| ConfigError::Setting {
+    endpoint.within(&around.current_dir).map_err(|error| ConfigError::Setting {
         setting: setting.to_owned(),
         problem: error.to_string(),
-    })?;
-    Ok(Endpoint::Unix(path))
+    })
 }
 
 fn token_file(
@@ -253,7 +249,7 @@ fn token_file(
     listen: &[Endpoint],
     around: &Surroundings<'_>,
 ) -> Result<Option<PathBuf>, ConfigError> {
-    if listen.iter().all(|endpoint| matches!(endpoint, Endpoint::Unix(_))) {
+    if !listen.iter().any(|endpoint| endpoint.transport().needs_token) {
         return Ok(None);
     }
     match flag {

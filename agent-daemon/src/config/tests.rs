@@ -69,8 +69,9 @@ fn without_anything_there_are_defaults_and_the_default_socket() {
     assert_eq!(configuration.model, None);
     assert_eq!(configuration.limits, LimitsTable::default());
     assert_eq!(configuration.cwd, scene.home.path().canonicalize().unwrap());
-    let [Endpoint::Unix(socket)] = &configuration.listen[..] else { panic!() };
-    assert!(socket.ends_with("runtime/daemon.sock"));
+    let [socket] = &configuration.listen[..] else { panic!() };
+    let default = scene.home.path().canonicalize().unwrap().join("runtime/daemon.sock");
+    assert_eq!(socket.to_string(), format!("unix:{}", default.display()));
     assert_eq!(configuration.token_file, None);
 }
 

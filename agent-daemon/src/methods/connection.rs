@@ -13,7 +13,7 @@ use crate::{
         Answer, Handler, How, check_name,
         params::{parse_initialize, parse_subscription},
     },
-    peer::{caller::Caller, transport::Transport},
+    peer::caller::Caller,
     sessions::daemon::Daemon,
 };
 
@@ -24,7 +24,7 @@ impl Handler for Initialize {
         call.caller.initialize(&params.client_info.name)?;
         let ClientInfo { name, version } = &params.client_info;
         tracing::info!(client = name, version, "client introduced itself");
-        if let (Transport::Stdio, Some(parent)) = (call.caller.transport(), params.process_id) {
+        if let (true, Some(parent)) = (call.caller.transport().is_parent, params.process_id) {
             call.daemon.watch_parent(parent);
         }
         Ok(call.daemon.introduction())
@@ -45,7 +45,7 @@ async fn shutdown(
     caller: Arc<Caller>,
     params: ShutdownParams,
 ) -> Answer<Shutdown> {
-    let is_ours = caller.transport() == Transport::Stdio;
+    let is_ours = caller.transport().is_parent;
     if !is_ours && params.scope != Some(ShutdownScope::Daemon) {
         let problem =
             "expected \"daemon\": others may be using it; `exit` ends the connection only";

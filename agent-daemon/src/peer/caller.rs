@@ -20,7 +20,7 @@ use crate::{
 #[derive(Debug)]
 pub struct Caller {
     connection: u64,
-    transport: Transport,
+    transport: &'static Transport,
     server: Arc<Server>,
     client: OnceLock<Arc<str>>,
     /// Fires when the peer may speak.
@@ -31,9 +31,9 @@ pub struct Caller {
 }
 
 impl Caller {
-    pub(crate) fn new(server: Arc<Server>, transport: Transport) -> Arc<Self> {
+    pub(crate) fn new(server: Arc<Server>, transport: &'static Transport) -> Arc<Self> {
         let authorized = CancellationToken::new();
-        if !transport.needs_token() {
+        if !transport.needs_token {
             authorized.cancel();
         }
         Arc::new(Caller {
@@ -54,7 +54,7 @@ impl Caller {
     }
 
     /// How the peer reached us.
-    pub fn transport(&self) -> Transport {
+    pub fn transport(&self) -> &'static Transport {
         self.transport
     }
 
@@ -73,7 +73,7 @@ impl Caller {
     /// # Errors
     /// It is not, or there is none. A peer that has not been let in before loses its connection.
     pub fn authorize(&self, token: Option<&str>) -> Result<(), RpcError> {
-        if self.transport.needs_token() {
+        if self.transport.needs_token {
             let expected = self.server.token.as_ref();
             if !expected.is_some_and(|expected| expected.is(token.unwrap_or_default())) {
                 self.has_shown_no_token.store(true, Ordering::Relaxed);

@@ -8,10 +8,7 @@ use std::{future::Future, io, pin::Pin, sync::Arc, time::Duration};
 
 use agent_protocol::{
     Method, Shutdown,
-    codec::{
-        Decoder, FrameError, Frames,
-        websocket::{self, WebSocketDecoder},
-    },
+    codec::{FrameError, Frames},
 };
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
@@ -103,7 +100,7 @@ struct Output<W> {
     written: usize,
     policy: SlowReaderPolicy,
     /// Makes short how long the peer may take nothing; one that goes on reading loses nothing. Not
-    /// on stdio: whoever reads our pipe is the rest of a command
+    /// for a parent: whoever reads our pipe is the rest of a command
     /// line, and may be slow on purpose.
     stop: Option<CancellationToken>,
 }
@@ -113,7 +110,7 @@ pub async fn serve_bytes<R, W>(
     server: Arc<Server>,
     reader: R,
     writer: W,
-    transport: Transport,
+    transport: &'static Transport,
 ) -> Ending
 where
     R: AsyncRead + Unpin + Send,
@@ -131,16 +128,13 @@ where
     W: AsyncWrite + Unpin + Send,
 {
     /// A connection that nothing was read from yet.
-    pub fn new(server: Arc<Server>, reader: R, writer: W, transport: Transport) -> Self {
+    pub fn new(server: Arc<Server>, reader: R, writer: W, transport: &'static Transport) -> Self {
         let caller = Caller::new(server.clone(), transport);
         let max_message_bytes = server.limits.max_message_bytes;
-        let decoder: Box<dyn Frames> = match transport {
-            Transport::WebSocket => Box::new(WebSocketDecoder::new(max_message_bytes)),
-            _ => Box::new(Decoder::new(max_message_bytes)),
-        };
+        let decoder = (transport.decoder)(max_message_bytes);
         let span = tracing::info_span!("connection", id = caller.connection(), %transport);
         let policy = server.limits.slow_readers;
-        let stop = (transport != Transport::Stdio).then(|| server.stop.clone());
+        let stop = (!transport.is_parent).then(|| server.stop.clone());
         Connection {
             calls: Calls::new(caller.clone()),
             input: Input { reader, decoder },
@@ -217,7 +211,7 @@ where
             Ending::PeerGone(_) => return,
             Ending::EndOfInput | Ending::Stopped => Duration::MAX,
             // Acts as the input's end (W1.4).
-            Ending::Unreadable(_) if self.caller.transport() == Transport::Stdio => Duration::MAX,
+            Ending::Unreadable(_) if self.caller.transport().is_parent => Duration::MAX,
             Ending::Unreadable(_) | Ending::Exit { .. } | Ending::Unauthorized | Ending::Closed => {
                 LAST_WRITE
             }
@@ -225,10 +219,8 @@ where
         let Connection { caller, output, seat, span, .. } = &mut self;
         let written = async {
             output.run(&caller.outbox, UntilWhen::Drained).await?;
-            if caller.transport() == Transport::WebSocket {
-                websocket::close(ending.close_code(), &mut output.batch.bytes);
-                output.write_batch(&caller.outbox).await?;
-            }
+            (caller.transport().farewell)(ending.close_code(), &mut output.batch.bytes);
+            output.write_batch(&caller.outbox).await?;
             output.writer.shutdown().await
         };
         let written = async {
@@ -293,7 +285,7 @@ impl<R: AsyncRead + Unpin> Input<R> {
         let answers_wait = match ending {
             Ending::EndOfInput => true,
             // Nothing more can be read from stdin, as at its end (W1.4).
-            Ending::Unreadable(_) => caller.transport() == Transport::Stdio,
+            Ending::Unreadable(_) => caller.transport().is_parent,
             Ending::Exit { .. } => calls.waits_for(Shutdown::NAME),
             _ => false,
         };

@@ -1,41 +1,34 @@
-//! How a peer can have reached us, and what follows from it.
+//! What follows from the way on which a peer came.
 //!
-//! Owns: the names of the ways. Never: opens one; `transport` does.
+//! Owns: the questions. Never: answers one; each transport does, with one value.
 
 use std::fmt;
 
-/// How one peer reached us.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Transport {
-    /// The parent process, over stdin and stdout.
-    Stdio,
-    /// A process of the same user, over a Unix socket.
-    Unix,
-    /// Whoever holds the token, over TCP.
-    Tcp,
-    /// Whoever holds the token, over a WebSocket.
-    WebSocket,
-}
+use agent_protocol::codec::Frames;
 
-impl Transport {
+/// What is true of all peers who come by one transport.
+pub struct Transport {
+    /// The word before the colon in `--listen`, and the name in `capabilities.transports`.
+    pub name: &'static str,
     /// Whether the peer must show the token before anything else.
-    pub fn needs_token(self) -> bool {
-        matches!(self, Transport::Tcp | Transport::WebSocket)
-    }
-
-    /// The name that `capabilities.transports` uses.
-    pub fn name(self) -> &'static str {
-        match self {
-            Transport::Stdio => "stdio",
-            Transport::Unix => "unix",
-            Transport::Tcp => "tcp",
-            Transport::WebSocket => "ws",
-        }
-    }
+    pub needs_token: bool,
+    /// Whether the peer is the process that we were started for: its end is ours, and it reads as
+    /// slowly as it likes.
+    pub is_parent: bool,
+    /// What finds the peer's messages in its bytes, none of which is longer than so many.
+    pub decoder: fn(usize) -> Box<dyn Frames>,
+    /// Writes the last bytes of a connection, for a reason of RFC 6455, 7.4.1.
+    pub farewell: fn(u16, &mut Vec<u8>),
 }
 
 impl fmt::Display for Transport {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str(self.name())
+        out.write_str(self.name)
+    }
+}
+
+impl fmt::Debug for Transport {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "Transport({})", self.name)
     }
 }

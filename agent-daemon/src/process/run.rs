@@ -19,13 +19,12 @@ use tokio::{
 };
 
 use crate::{
-    config::{Configuration, Endpoint},
+    config::Configuration,
     methods,
     model::ModelCatalog,
     peer::{
         connection::{Connection, Ending},
         server::{Limits, Server},
-        transport::Transport,
     },
     process::parent,
     sessions::{
@@ -33,7 +32,12 @@ use crate::{
         registry::Blueprint,
     },
     system::descriptors::{self, raise_limit},
-    transport::{ListenError, Listener, Stdio, UnixSocket, UnixSocketError, WebSocketRules},
+    transport::{
+        ListenError,
+        endpoint::Rules,
+        listener::Listener,
+        stdio::{STDIO, Stdio},
+    },
 };
 
 /// How long the end of the daemon may take.
@@ -57,12 +61,6 @@ pub enum StartError {
     /// stdin, stdout or signals cannot be had.
     #[error("cannot start: {0}")]
     System(#[from] io::Error),
-}
-
-impl From<UnixSocketError> for StartError {
-    fn from(error: UnixSocketError) -> Self {
-        StartError::Listen(error.into())
-    }
 }
 
 type Parent = Connection<Box<dyn AsyncRead + Send + Unpin>, Box<dyn AsyncWrite + Send + Unpin>>;
@@ -120,7 +118,7 @@ pub async fn run(
         listening.spawn(listener.serve(server.clone()));
     }
     let mut parent = stdio.map(|Stdio { reader, writer, hangup }| {
-        Connection::new(server.clone(), reader, writer, Transport::Stdio).with_hangup(hangup)
+        Connection::new(server.clone(), reader, writer, &STDIO).with_hangup(hangup)
     });
 
     let end = tokio::select! {
@@ -156,18 +154,13 @@ pub async fn run(
 }
 
 async fn listen(configuration: &Configuration) -> Result<Vec<Listener>, StartError> {
-    let allow_remote = configuration.allow_remote;
+    let rules = Rules {
+        allow_remote: configuration.allow_remote,
+        allowed_origins: configuration.websocket.allowed_origins.clone(),
+    };
     let mut listeners = Vec::new();
     for endpoint in &configuration.listen {
-        let listener = match endpoint {
-            Endpoint::Unix(path) => Listener::unix(UnixSocket::bind(path)?),
-            Endpoint::Tcp(address) => Listener::tcp(*address, allow_remote).await?,
-            Endpoint::WebSocket(address) => {
-                let allowed_origins = configuration.websocket.allowed_origins.clone();
-                let rules = WebSocketRules { allowed_origins, allow_remote };
-                Listener::web_socket(*address, rules).await?
-            }
-        };
+        let listener = endpoint.bind(&rules).await?;
         configuration.log.announce(&format!("listening on {}", listener.address()));
         listeners.push(listener);
     }

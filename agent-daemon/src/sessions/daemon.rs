@@ -20,7 +20,9 @@ use tokio::{
 
 use crate::{
     events::policy::SlowReaderPolicy,
+    peer::transport::Transport,
     sessions::registry::{Blueprint, Sessions},
+    transport::stdio::STDIO,
 };
 
 /// The daemon's name in `initialize`.
@@ -63,9 +65,9 @@ impl Daemon {
         let instance_id: Arc<str> = uuid::Uuid::new_v4().to_string().into();
         let configuration = &blueprint.configuration;
         let mut transports = Vec::new();
-        let stdio = configuration.stdio.then_some("stdio");
+        let stdio = configuration.stdio.then_some(&STDIO);
         let listen = configuration.listen.iter().map(|endpoint| endpoint.transport());
-        for transport in stdio.into_iter().chain(listen).map(str::to_owned) {
+        for transport in stdio.into_iter().chain(listen).map(Transport::to_string) {
             if !transports.contains(&transport) {
                 transports.push(transport);
             }

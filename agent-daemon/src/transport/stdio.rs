@@ -14,6 +14,7 @@ use std::{
     thread,
 };
 
+use agent_protocol::codec::Decoder;
 use rustix::{
     event::{PollFd, PollFlags, poll},
     fs::{FileType, fstat},
@@ -24,7 +25,16 @@ use tokio::{
     sync::oneshot,
 };
 
-use crate::peer::connection::Hangup;
+use crate::peer::{connection::Hangup, transport::Transport};
+
+/// The process that started us.
+pub static STDIO: Transport = Transport {
+    name: "stdio",
+    needs_token: false,
+    is_parent: true,
+    decoder: |max_message_bytes| Box::new(Decoder::new(max_message_bytes)),
+    farewell: |_, _| {},
+};
 
 /// The protocol's own stdin and stdout.
 pub struct Stdio {

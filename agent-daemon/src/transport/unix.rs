@@ -8,24 +8,51 @@ use std::{
     fs::{self, File, OpenOptions},
     io::{self, Read, Seek, Write},
     os::{
-        fd::OwnedFd,
+        fd::{AsFd, OwnedFd},
         unix::{
             fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt},
             net::UnixStream as StdUnixStream,
         },
     },
     path::{Path, PathBuf},
+    sync::Arc,
     thread,
     time::Duration,
 };
 
-use agent_protocol::local::place::{PlaceError, make_private_directory};
+use agent_protocol::{
+    codec::Decoder,
+    local::place::{PlaceError, make_private_directory},
+};
+use futures_util::{FutureExt, future::BoxFuture};
 use tokio::{
     io::Interest,
     net::{UnixListener, UnixStream},
 };
 
-use crate::peer::tally::Tally;
+use crate::{
+    peer::{connection::Connection, server::Server, tally::Tally, transport::Transport},
+    transport::{Listened, Serving, Socket, endpoint::Address},
+};
+
+/// Peers over a Unix socket: processes of the same user.
+pub static UNIX: Transport = Transport {
+    name: "unix",
+    needs_token: false,
+    is_parent: false,
+    decoder: |max_message_bytes| Box::new(Decoder::new(max_message_bytes)),
+    farewell: |_, _| {},
+};
+
+/// Its row.
+pub(super) static LISTENED: Listened = Listened {
+    transport: &UNIX,
+    form: "unix:PATH",
+    address: Address::path,
+    bind: |address, _| {
+        async { Ok(Box::new(UnixSocket::bind(address.on_disk())?) as Box<dyn Socket>) }.boxed()
+    },
+};
 
 /// A daemon that was just started may not have written its process id yet.
 const PID_TRIES: u32 = 50;
@@ -34,7 +61,7 @@ const PID_PAUSE: Duration = Duration::from_millis(10);
 /// A socket that is ours.
 #[derive(Debug)]
 pub struct UnixSocket {
-    pub(crate) listener: UnixListener,
+    listener: UnixListener,
     path: PathBuf,
     // Invariant: device and inode of the file that we bound, so that another's is not removed.
     identity: (u64, u64),
@@ -94,13 +121,8 @@ impl UnixSocket {
         Ok(UnixSocket { listener, path, identity, tally: Tally::default(), _lock: lock })
     }
 
-    /// Where it is.
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
     /// The next peer of our own user; others are turned away.
-    pub(crate) async fn accept(&self) -> io::Result<UnixStream> {
+    async fn next(&self) -> io::Result<UnixStream> {
         loop {
             let (stream, _) = self.listener.accept().await?;
             match stream.peer_cred() {
@@ -116,6 +138,37 @@ impl UnixSocket {
             }
         }
     }
+}
+
+impl Socket for UnixSocket {
+    fn address(&self) -> String {
+        format!("{UNIX}:{}", self.path.display())
+    }
+
+    fn accept<'a>(&'a self, server: &'a Arc<Server>) -> BoxFuture<'a, io::Result<Serving>> {
+        async move {
+            let place = server.place().await;
+            let stream = self.next().await?;
+            let server = server.clone();
+            let serving = async move {
+                let _place = place;
+                serve(server, stream).await;
+            };
+            Ok(serving.boxed())
+        }
+        .boxed()
+    }
+}
+
+async fn serve(server: Arc<Server>, stream: UnixStream) {
+    let duplicate = stream.as_fd().try_clone_to_owned();
+    let (reader, writer) = stream.into_split();
+    let mut connection = Connection::new(server, reader, writer, &UNIX);
+    if let Ok(duplicate) = duplicate {
+        connection = connection.with_late_hangup(Box::pin(hung_up(duplicate)));
+    }
+    let ending = connection.serve().await;
+    connection.finish(&ending).await;
 }
 
 impl Drop for UnixSocket {
@@ -225,7 +278,7 @@ fn pid_in(file: &mut File) -> Option<u32> {
 }
 
 /// Completes when the peer of a socket is gone altogether, and not only done with sending.
-pub(crate) async fn hung_up(duplicate: OwnedFd) {
+async fn hung_up(duplicate: OwnedFd) {
     // A registration of its own: it must not take the connection's readiness away.
     let Ok(socket) = UnixStream::from_std(StdUnixStream::from(duplicate)) else {
         return std::future::pending().await;
@@ -263,7 +316,7 @@ mod tests {
         assert_eq!(mode(&path), 0o600);
         assert_eq!(mode(path.parent().unwrap()), 0o700);
         let _client = UnixStream::connect(&path).await.unwrap();
-        socket.accept().await.unwrap();
+        socket.next().await.unwrap();
         drop(socket);
         assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 0);
     }
@@ -381,7 +434,7 @@ mod tests {
             command
         });
         tokio::select! {
-            _ = socket.accept() => panic!("he was let in"),
+            _ = socket.next() => panic!("he was let in"),
             status = stranger.status() => assert!(status.unwrap().success()),
         }
     }

@@ -3,9 +3,14 @@
 //! Owns: the rules that keep a web page out: which `Origin` and which `Host` may shake hands.
 //! Never: reads a message. A web page that gets this far still has no token.
 
-use std::net::Ipv4Addr;
+use std::{io, net::Ipv4Addr, sync::Arc};
 
-use tokio::io::{AsyncRead, AsyncWrite};
+use agent_protocol::codec::websocket::{self as codec, WebSocketDecoder};
+use futures_util::{FutureExt, future::BoxFuture};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::{TcpListener, TcpStream},
+};
 use tokio_tungstenite::{
     accept_hdr_async,
     tungstenite::{
@@ -15,13 +20,72 @@ use tokio_tungstenite::{
     },
 };
 
-/// Who may shake hands over a WebSocket.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct WebSocketRules {
-    /// The web pages that may, as `https://editor.example`. Programs send no `Origin`.
-    pub allowed_origins: Vec<String>,
-    /// Whether the daemon may be called by other names than this machine's own.
-    pub allow_remote: bool,
+use crate::{
+    peer::{server::Server, strangers::Seat, transport::Transport},
+    transport::{
+        Listened, Serving, Socket,
+        endpoint::{Address, Rules},
+        tcp,
+    },
+};
+
+/// Peers over a WebSocket.
+pub static WEB_SOCKET: Transport = Transport {
+    name: "ws",
+    needs_token: true,
+    is_parent: false,
+    decoder: |max_message_bytes| Box::new(WebSocketDecoder::new(max_message_bytes)),
+    farewell: codec::close,
+};
+
+/// Its row.
+pub(super) static LISTENED: Listened = Listened {
+    transport: &WEB_SOCKET,
+    form: "ws:ADDRESS:PORT",
+    address: Address::network,
+    bind: |address, rules| {
+        async {
+            let listener = tcp::bind(address, rules).await?;
+            let rules = Arc::new(rules.clone());
+            Ok(Box::new(WebSocketSocket { listener, rules }) as Box<dyn Socket>)
+        }
+        .boxed()
+    },
+};
+
+#[derive(Debug)]
+struct WebSocketSocket {
+    listener: TcpListener,
+    rules: Arc<Rules>,
+}
+
+impl Socket for WebSocketSocket {
+    fn address(&self) -> String {
+        tcp::address(&WEB_SOCKET, &self.listener)
+    }
+
+    fn accept<'a>(&'a self, server: &'a Arc<Server>) -> BoxFuture<'a, io::Result<Serving>> {
+        async move {
+            let (stream, seat) = tcp::accept(&self.listener, server).await?;
+            Ok(serve(server.clone(), stream, seat, self.rules.clone()).boxed())
+        }
+        .boxed()
+    }
+}
+
+async fn serve(server: Arc<Server>, stream: TcpStream, seat: Seat, rules: Arc<Rules>) {
+    let shaken = tokio::select! {
+        shaken = shake_hands(stream, &rules) => shaken,
+        () = seat.over() => return,
+        () = server.stop.cancelled() => return,
+    };
+    match shaken {
+        Ok(stream) => tcp::serve(server, stream, seat, &WEB_SOCKET).await,
+        Err(error) => {
+            tracing::debug!(%error, "turned a WebSocket client away");
+            server.strangers.note("a WebSocket that may not shake hands");
+        }
+    }
 }
 
 /// Why somebody was turned away.
@@ -33,7 +97,7 @@ enum Stranger {
     Host,
 }
 
-impl WebSocketRules {
+impl Rules {
     fn check(&self, headers: &HeaderMap) -> Result<(), Stranger> {
         for origin in headers.get_all(header::ORIGIN) {
             let is_allowed =
@@ -64,7 +128,7 @@ fn is_loopback(host: &str) -> bool {
 }
 
 /// Shakes hands, and gives the stream back for the messages.
-pub(crate) async fn shake_hands<S>(stream: S, rules: &WebSocketRules) -> Result<S, Box<Error>>
+async fn shake_hands<S>(stream: S, rules: &Rules) -> Result<S, Box<Error>>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
@@ -88,7 +152,7 @@ mod tests {
 
     use super::*;
 
-    async fn status(rules: &WebSocketRules, headers: &str) -> String {
+    async fn status(rules: &Rules, headers: &str) -> String {
         let (mut client, server) = duplex(4096);
         let request = format!(
             "GET / HTTP/1.1\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
@@ -106,7 +170,7 @@ mod tests {
 
     #[tokio::test]
     async fn strangers_are_turned_away() {
-        let rules = WebSocketRules {
+        let rules = Rules {
             allowed_origins: vec!["https://editor.example".to_owned()],
             allow_remote: false,
         };
@@ -137,7 +201,7 @@ mod tests {
         for (headers, expected) in rows {
             assert_eq!(status(&rules, headers).await, expected, "{headers:?}");
         }
-        let remote = WebSocketRules { allow_remote: true, ..rules };
+        let remote = Rules { allow_remote: true, ..rules };
         assert_eq!(status(&remote, "Host: build.example:4000\r\n").await, "101");
         let origin = "Host: build.example\r\nOrigin: http://evil.example\r\n";
         assert_eq!(status(&remote, origin).await, "403");

@@ -24,6 +24,7 @@ use crate::{
     events::{fanout::tests::Feed, policy::SlowReaderPolicy},
     methods::params::parse,
     peer::server::Limits,
+    transport::{tcp::TCP, unix::UNIX},
 };
 
 /// What the methods of these tests share.
@@ -110,7 +111,7 @@ struct Peer {
 
 /// What a test wants to be otherwise.
 struct Setup {
-    transport: Transport,
+    transport: &'static Transport,
     limits: Limits,
     log: SlowReaderPolicy,
     pipe_bytes: usize,
@@ -119,7 +120,7 @@ struct Setup {
 impl Default for Setup {
     fn default() -> Self {
         Setup {
-            transport: Transport::Unix,
+            transport: &UNIX,
             limits: Limits { max_message_bytes: 1000, ..Limits::default() },
             log: SlowReaderPolicy::default(),
             pipe_bytes: 64 * 1024,
@@ -403,7 +404,7 @@ async fn exit_ends_the_connection_and_says_whether_a_shutdown_came_before() {
 #[tokio::test]
 async fn without_the_token_only_initialize_is_heard() {
     {
-        let mut peer = Peer::new(Setup { transport: Transport::Tcp, ..Setup::default() });
+        let mut peer = Peer::new(Setup { transport: &TCP, ..Setup::default() });
         for method in ["echo", "nothing", "subscribe", "waitForIdle"] {
             peer.call(1, method, json!({})).await;
             assert_eq!(story(&peer.json().await), "1 1010");
@@ -422,7 +423,7 @@ async fn without_the_token_only_initialize_is_heard() {
 #[tokio::test(start_paused = true)]
 async fn a_wrong_token_is_answered_and_ends_the_connection() {
     for token in [json!(null), json!("0a"), json!("0b".repeat(32))] {
-        let mut peer = Peer::new(Setup { transport: Transport::Tcp, ..Setup::default() });
+        let mut peer = Peer::new(Setup { transport: &TCP, ..Setup::default() });
         peer.call(1, "initialize", json!({ "token": token })).await;
         peer.call(2, "initialize", json!({ "token": "0a".repeat(32) })).await;
         let (lines, ending) = peer.drain().await;
@@ -433,7 +434,7 @@ async fn a_wrong_token_is_answered_and_ends_the_connection() {
 
 #[tokio::test(start_paused = true)]
 async fn a_stranger_is_not_listened_to_for_ever() {
-    let mut peer = Peer::new(Setup { transport: Transport::Tcp, ..Setup::default() });
+    let mut peer = Peer::new(Setup { transport: &TCP, ..Setup::default() });
     for id in 0..40 {
         peer.call(id, "echo", json!({})).await;
     }
@@ -444,7 +445,7 @@ async fn a_stranger_is_not_listened_to_for_ever() {
 
 #[tokio::test(start_paused = true)]
 async fn a_peer_that_does_not_show_the_token_is_not_waited_for() {
-    let mut peer = Peer::new(Setup { transport: Transport::Tcp, ..Setup::default() });
+    let mut peer = Peer::new(Setup { transport: &TCP, ..Setup::default() });
     peer.call(1, "echo", json!({})).await;
     let (lines, ending) = peer.drain().await;
     assert_eq!(lines, ["1 1010"]);

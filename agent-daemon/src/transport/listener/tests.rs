@@ -4,7 +4,7 @@
 
 use std::{
     io::{Read, Write},
-    net::Ipv4Addr,
+    net::SocketAddr,
     path::Path,
 };
 
@@ -14,14 +14,21 @@ use jsonrpsee::RpcModule;
 use serde_json::{Value, json};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpStream, UnixStream},
     task::JoinHandle,
 };
 use tokio_tungstenite::{WebSocketStream, client_async, tungstenite::Message};
 
 use super::*;
-use crate::peer::{caller::Caller, server::Limits};
+use crate::{
+    peer::{caller::Caller, server::Limits},
+    transport::endpoint::{Endpoint, Rules},
+};
 
-const LOOPBACK: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+/// Listens as `--listen` would.
+async fn listen(endpoint: &str) -> Listener {
+    endpoint.parse::<Endpoint>().unwrap().bind(&Rules::default()).await.unwrap()
+}
 
 fn server() -> (Arc<Server>, String) {
     let directory = tempfile::tempdir().unwrap();
@@ -36,7 +43,7 @@ fn server() -> (Arc<Server>, String) {
                 let params: Value = params.parse().unwrap();
                 let caller = extensions.get::<Arc<Caller>>().unwrap();
                 caller.authorize(params["token"].as_str())?;
-                Ok(json!(caller.transport().name()))
+                Ok(json!(caller.transport().name))
             },
         )
         .unwrap();
@@ -74,7 +81,7 @@ async fn a_unix_socket_needs_no_token() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("daemon.sock");
     let (server, _) = server();
-    let listener = Listener::unix(UnixSocket::bind(&path).unwrap());
+    let listener = listen(&format!("unix:{}", path.display())).await;
     assert_eq!(listener.address(), format!("unix:{}", path.display()));
     let serving = serve(listener, &server);
     let stream = UnixStream::connect(&path).await.unwrap();
@@ -88,7 +95,7 @@ async fn a_unix_socket_needs_no_token() {
 #[tokio::test]
 async fn over_tcp_only_the_token_opens() {
     let (server, token) = server();
-    let listener = Listener::tcp(LOOPBACK, false).await.unwrap();
+    let listener = listen("tcp:127.0.0.1:0").await;
     let address = port_of(&listener);
     let serving = serve(listener, &server);
     let connect = || async { TcpStream::connect(address).await.unwrap() };
@@ -113,11 +120,13 @@ async fn over_tcp_only_the_token_opens() {
 
 #[tokio::test]
 async fn addresses_that_others_can_reach_are_refused() {
-    let everywhere = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
-    let error = Listener::tcp(everywhere, false).await.unwrap_err();
-    assert!(error.to_string().contains("--allow-remote"), "{error}");
-    assert!(Listener::web_socket(everywhere, WebSocketRules::default()).await.is_err());
-    assert!(Listener::tcp(everywhere, true).await.is_ok());
+    for endpoint in ["tcp:0.0.0.0:0", "ws:0.0.0.0:0"] {
+        let endpoint: Endpoint = endpoint.parse().unwrap();
+        let error = endpoint.bind(&Rules::default()).await.unwrap_err();
+        assert!(error.to_string().contains("--allow-remote"), "{error}");
+        let rules = Rules { allow_remote: true, ..Rules::default() };
+        assert!(endpoint.bind(&rules).await.is_ok());
+    }
 }
 
 async fn web_socket(address: SocketAddr) -> WebSocketStream<TcpStream> {
@@ -135,8 +144,7 @@ async fn next(client: &mut WebSocketStream<TcpStream>) -> Value {
 #[tokio::test]
 async fn a_web_socket_carries_one_message_per_text_frame() {
     let (server, token) = server();
-    let rules = WebSocketRules::default();
-    let listener = Listener::web_socket(LOOPBACK, rules).await.unwrap();
+    let listener = listen("ws:127.0.0.1:0").await;
     let address = port_of(&listener);
     let serving = serve(listener, &server);
     let mut client = web_socket(address).await;
@@ -169,8 +177,7 @@ async fn a_web_socket_carries_one_message_per_text_frame() {
 #[tokio::test]
 async fn a_web_page_does_not_get_in() {
     let (server, _) = server();
-    let rules = WebSocketRules::default();
-    let listener = Listener::web_socket(LOOPBACK, rules).await.unwrap();
+    let listener = listen("ws:127.0.0.1:0").await;
     let address = port_of(&listener);
     let _serving = serve(listener, &server);
     let answer = tokio::task::spawn_blocking(move || {
@@ -193,7 +200,7 @@ async fn who_is_too_many_waits_and_is_served_later() {
     let path = directory.path().join("daemon.sock");
     let limits = Limits { connections: 2, ..Limits::default() };
     let server = Server::new(RpcModule::new(()), limits, None);
-    let serving = serve(Listener::unix(UnixSocket::bind(&path).unwrap()), &server);
+    let serving = serve(listen(&format!("unix:{}", path.display())).await, &server);
     let mut first = UnixStream::connect(&path).await.unwrap();
     let mut second = UnixStream::connect(&path).await.unwrap();
     for stream in [&mut first, &mut second] {
@@ -230,9 +237,8 @@ async fn strangers_have_a_room_of_their_own_and_take_no_places() {
     let limits = Limits { connections: 2, strangers: 4, ..Limits::default() };
     let server = Server::new(module, limits, Some(token));
     let hex = std::fs::read_to_string(path).unwrap();
-    let tcp = Listener::tcp(LOOPBACK, false).await.unwrap();
-    let rules = WebSocketRules::default();
-    let ws = Listener::web_socket(LOOPBACK, rules).await.unwrap();
+    let tcp = listen("tcp:127.0.0.1:0").await;
+    let ws = listen("ws:127.0.0.1:0").await;
     let addresses = [port_of(&tcp), port_of(&ws)];
     let serving = [serve(tcp, &server), serve(ws, &server)];
     let mut silent = Vec::new();

@@ -1,0 +1,95 @@
+//! TCP: whoever shows the token, from this machine unless others are allowed (W6).
+//!
+//! Owns: that a stranger takes none of the places. WebSockets come in the same way.
+
+use std::{io, net::SocketAddr, sync::Arc};
+
+use agent_protocol::codec::Decoder;
+use futures_util::{FutureExt, future::BoxFuture};
+use tokio::net::{TcpListener, TcpStream};
+
+use crate::{
+    peer::{connection::Connection, server::Server, strangers::Seat, transport::Transport},
+    transport::{
+        ListenError, Listened, Serving, Socket,
+        endpoint::{Address, Rules},
+    },
+};
+
+/// Peers over TCP.
+pub static TCP: Transport = Transport {
+    name: "tcp",
+    needs_token: true,
+    is_parent: false,
+    decoder: |max_message_bytes| Box::new(Decoder::new(max_message_bytes)),
+    farewell: |_, _| {},
+};
+
+/// Its row.
+pub(super) static LISTENED: Listened = Listened {
+    transport: &TCP,
+    form: "tcp:ADDRESS:PORT",
+    address: Address::network,
+    bind: |address, rules| {
+        async { Ok(Box::new(TcpSocket(bind(address, rules).await?)) as Box<dyn Socket>) }.boxed()
+    },
+};
+
+#[derive(Debug)]
+struct TcpSocket(TcpListener);
+
+impl Socket for TcpSocket {
+    fn address(&self) -> String {
+        address(&TCP, &self.0)
+    }
+
+    fn accept<'a>(&'a self, server: &'a Arc<Server>) -> BoxFuture<'a, io::Result<Serving>> {
+        async move {
+            let (stream, seat) = accept(&self.0, server).await?;
+            Ok(serve(server.clone(), stream, seat, &TCP).boxed())
+        }
+        .boxed()
+    }
+}
+
+pub(super) async fn bind(address: &Address, rules: &Rules) -> Result<TcpListener, ListenError> {
+    let address: SocketAddr = address.on_network();
+    if !address.ip().is_loopback() && !rules.allow_remote {
+        return Err(ListenError::Remote(address));
+    }
+    TcpListener::bind(address).await.map_err(|source| ListenError::Io { address, source })
+}
+
+pub(super) fn address(transport: &Transport, listener: &TcpListener) -> String {
+    match listener.local_addr() {
+        Ok(address) => format!("{transport}:{address}"),
+        Err(error) => format!("{transport}:{error}"),
+    }
+}
+
+/// The next stranger, with a seat among the others.
+pub(super) async fn accept(
+    listener: &TcpListener,
+    server: &Server,
+) -> io::Result<(TcpStream, Seat)> {
+    // It takes no place; that there is one lets it hope.
+    drop(server.place().await);
+    let door = server.strangers.door().await;
+    let (stream, _) = listener.accept().await?;
+    let seat = server.strangers.enter(&stream, door);
+    Ok((stream, seat))
+}
+
+pub(super) async fn serve(
+    server: Arc<Server>,
+    stream: TcpStream,
+    seat: Seat,
+    transport: &'static Transport,
+) {
+    // Answers are small and each is waited for.
+    let _ = stream.set_nodelay(true);
+    let (reader, writer) = stream.into_split();
+    let mut connection = Connection::new(server, reader, writer, transport).with_seat(seat);
+    let ending = connection.serve().await;
+    connection.finish(&ending).await;
+}
