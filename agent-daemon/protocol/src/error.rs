@@ -18,94 +18,94 @@ const EMPTY_INPUT: &str = "it is empty or nothing but white space; expected text
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum RpcError {
-    /// The bytes are no JSON.
+    /// The bytes of a message are no JSON.
     #[error("this is not JSON: {problem}")]
     ParseError {
-        /// What is wrong, and where.
+        /// What is wrong with the text, and where.
         problem: String,
     },
-    /// The JSON is no request.
+    /// A message is JSON and no request.
     #[error("this is not a JSON-RPC 2.0 request: {problem}")]
     InvalidRequest {
-        /// What is wrong.
+        /// Why the message is no request.
         problem: String,
     },
-    /// There is no such method.
+    /// There is no method of that name.
     #[error("there is no method `{method}`; `getSchema` lists all of them")]
     MethodNotFound {
-        /// What was asked for.
+        /// The name that was asked for.
         method: String,
     },
     /// A parameter is missing, unknown or of the wrong shape.
     #[error("{}", invalid_params(.field.as_deref(), .problem))]
     InvalidParams {
-        /// The path of the parameter.
+        /// The path of the parameter, such as `clientInfo.name`; absent where it cannot be told.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         field: Option<String>,
-        /// What is wrong and what was expected.
+        /// What is wrong with the parameter, and what was expected.
         problem: String,
     },
-    /// A bug of the daemon.
+    /// The daemon has a bug.
     #[error("the daemon failed: {problem}; its log says more")]
     InternalError {
         /// What failed.
         problem: String,
     },
-    /// A batch.
+    /// The message is a batch, and batches are not taken.
     #[error("batches are not supported: send the calls one after another, without waiting")]
     BatchUnsupported {
-        /// The most calls of a batch.
+        /// The most calls that a batch may have: 0.
         limit: u64,
     },
     /// The connection has all the subscriptions that it may have.
     #[error("this connection has {limit} subscriptions already; unsubscribe one first")]
     TooManySubscriptions {
-        /// The most that it may have.
+        /// The most subscriptions that a connection may have.
         limit: u64,
     },
     /// The connection has all the waiting calls that it may have.
     #[error("{limit} calls of this connection are waiting already; wait for one or cancel it")]
     TooManyWaiting {
-        /// The most that it may have.
+        /// The most waiting calls that a connection may have.
         limit: u64,
     },
     /// The daemon has all the sessions that it may have.
     #[error("there are {limit} sessions already; close one with `closeSession` first")]
     TooManySessions {
-        /// The most that it may have.
+        /// The most sessions that a daemon may have.
         limit: u64,
     },
-    /// The message is longer than what is read.
+    /// The message is longer than what is read, and was skipped.
     #[error(
         "the message is longer than the {limit} bytes that are taken; see `limits.max_message_bytes`"
     )]
     MessageTooLarge {
-        /// In bytes.
+        /// The longest message that is read, in bytes.
         limit: u64,
     },
-    /// The client cancelled the call.
+    /// The client cancelled the call by `$/cancelRequest`.
     #[error("the call was cancelled")]
     RequestCancelled,
-    /// A run is active.
+    /// A run is active, so no other can start.
     #[error(
         "Agent is busy: run {run_id} is active; wait for it, abort it, steer it or follow it up"
     )]
     Busy {
-        /// The run.
+        /// The run that is active.
         run_id: RunId,
     },
-    /// No run can take the message.
+    /// No run is active that could take the message.
     #[error(
         "no run is active that could take the message; use `prompt`, or `whenIdle` \"prompt\" or \
          \"hold\""
     )]
     NotRunning,
-    /// There is nothing to answer.
+    /// The transcript ends with an answer and nothing is queued.
     #[error(
         "there is nothing to continue: the transcript ends with an answer and nothing is queued"
     )]
     NothingToContinue,
-    /// The call meant another run.
+    /// The call meant a run that is not active. Nothing was changed.
     #[error(
         "run {expected} is not active{}; nothing was changed",
         .actual.map_or_else(String::new, |run| format!(", run {run} is"))
@@ -116,87 +116,87 @@ pub enum RpcError {
         /// The run that is active; null for none.
         actual: Option<RunId>,
     },
-    /// There is no such session.
+    /// There is no session of that id.
     #[error(
         "there is no session `{session_id}`; `listSessions` lists them, `createSession` makes one"
     )]
     SessionNotFound {
-        /// What was asked for.
+        /// The id that was asked for.
         session_id: String,
     },
-    /// There is such a session already.
+    /// There is a session of that id already.
     #[error("there is a session `{session_id}` already; use it, or another id")]
     SessionExists {
-        /// What was asked for.
+        /// The id that was asked for.
         session_id: String,
     },
-    /// The input is larger than what is taken.
+    /// What the user says is larger than what is taken.
     #[error(
         "the input is too large: {actual_bytes} bytes where at most {max_bytes} are taken (a message \
          may have 1 MiB of text and 20 MiB of images)"
     )]
     InputTooLarge {
-        /// The most that is taken.
+        /// The most bytes that are taken, of text or of images.
         max_bytes: u64,
-        /// What was sent.
+        /// The bytes of it that were sent.
         actual_bytes: u64,
     },
-    /// The id was used before for something else.
+    /// The `clientMessageId` was used before, for other content.
     #[error(
         "this `clientMessageId` was used before, for message {message_id} with other content; \
          give each message an id of its own"
     )]
     IdempotencyConflict {
-        /// What the id stands for.
+        /// The id of the message that was sent with it before.
         message_id: String,
     },
-    /// The number lies in the future.
+    /// `fromSeq` is the number of an event that has not happened yet.
     #[error("`fromSeq` is ahead of the head, {head_seq}; subscribe with `snapshot: true`")]
     SeqOutOfRange {
-        /// The oldest event that can be replayed.
+        /// The number of the oldest event that can be replayed.
         oldest_seq: u64,
-        /// The newest event.
+        /// The number of the newest event.
         head_seq: u64,
     },
-    /// The client speaks another version.
+    /// The client speaks a version of the protocol that the daemon does not.
     #[error("this protocol version is not spoken here; supported: {supported:?}")]
     UnsupportedProtocolVersion {
-        /// What is spoken here.
+        /// The versions that the daemon speaks.
         supported: Vec<u32>,
     },
-    /// The caller has not shown that it may call.
+    /// The caller has not shown the token that it needs.
     #[error("not authorised: call `initialize` with the daemon's token first")]
     Unauthorized,
-    /// The daemon is about to end.
+    /// The daemon is about to end and takes no more work.
     #[error("the daemon is shutting down and takes no more work; start it again")]
     ShuttingDown,
     /// The model cannot be used.
     #[error("the model `{model}` cannot be used: {reason}")]
     ModelUnavailable {
-        /// As it was asked for.
+        /// The model, as it was asked for.
         model: String,
-        /// Why, and what to do.
+        /// Why the model cannot be used, and what to do.
         reason: String,
     },
-    /// The queue has no room.
+    /// The queue has no room for the message.
     #[error(
         "the queue is full: at most {max_messages} messages and {max_bytes} bytes; wait for the run \
          to take some, or call `clearQueues`"
     )]
     QueueFull {
-        /// The most messages.
+        /// The most messages that a queue may hold.
         max_messages: u64,
-        /// The most bytes.
+        /// The most bytes that a queue may hold.
         max_bytes: u64,
     },
 }
 
-/// `error.data`.
+/// What `error.data` holds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ErrorData {
-    /// Whether the same call may succeed later.
+    /// Whether the same call may succeed later, without anybody changing it.
     pub retryable: bool,
-    /// `kind`, and what belongs to it.
+    /// The `kind` of the error, and the fields that belong to it.
     #[serde(flatten)]
     pub error: RpcError,
 }

@@ -6,11 +6,11 @@ use agent_core::{AgentState, Event};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, de};
 
-/// What a subscription's notification holds: `params.result`.
+/// What the notification of a subscription holds in `params.result`.
 #[derive(Clone, Debug, PartialEq, JsonSchema)]
 #[schemars(untagged)]
 pub enum Frame {
-    /// Something happened.
+    /// An event of the session.
     Event(EventFrame),
     /// Something about the subscription itself.
     Control(ControlFrame),
@@ -20,12 +20,13 @@ pub enum Frame {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct EventFrame {
-    /// Where it happened.
+    /// The session in which the event happened.
     pub session_id: String,
-    /// Where numbers were left out or merged, the last one before this.
+    /// The number of the event before this one that the subscription knows. Present only where that
+    /// is not `seq` - 1: numbers between them were filtered out or are merged into this frame.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prev_seq: Option<u64>,
-    /// What happened.
+    /// The event: its number, its run and what happened.
     #[serde(flatten)]
     pub event: Event,
 }
@@ -34,9 +35,9 @@ pub struct EventFrame {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ControlFrame {
-    /// The subscription's session.
+    /// The session that is subscribed to.
     pub session_id: String,
-    /// What it says.
+    /// What happened to the subscription.
     #[serde(flatten)]
     pub control: Control,
 }
@@ -46,32 +47,32 @@ pub struct ControlFrame {
 #[serde(tag = "type", rename_all = "snake_case", rename_all_fields = "camelCase")]
 #[allow(clippy::large_enum_variant)] // Made once per subscription, and the large one most often.
 pub enum Control {
-    /// The first frame, and the first after `lagged`.
+    /// The subscription begins here, or after `lagged` begins anew. Events follow.
     Subscribed {
-        /// What the numbers count in.
+        /// The instance that the numbers of the events count in.
         instance_id: String,
-        /// The newest event at this point.
+        /// The number of the newest event at this point.
         head_seq: u64,
-        /// The oldest event that can still be replayed.
+        /// The number of the oldest event that can still be replayed.
         oldest_seq: u64,
         /// How the past is made up for.
         replay: Replay,
-        /// The state after `headSeq`.
+        /// The state that contains all events up to `headSeq`; present when `replay` is `snapshot`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         state: Option<AgentState>,
     },
-    /// The reader was too slow; events were dropped and a new `subscribed` follows.
+    /// The reader was too slow: events were dropped, and a new `subscribed` with the state follows.
     Lagged {
-        /// The first that was dropped.
+        /// The number of the first event that was dropped.
         from_seq: u64,
-        /// The last that was dropped.
+        /// The number of the last event that was dropped.
         to_seq: u64,
     },
     /// The session was closed. Nothing follows.
     SessionClosed {},
     /// The daemon is about to end. Nothing follows.
     ServerShutdown {
-        /// Why, for people.
+        /// Why the daemon ends, in words for people.
         reason: String,
     },
 }
@@ -80,11 +81,12 @@ pub enum Control {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum Replay {
-    /// It was not asked to.
+    /// It was not asked to; events follow as they happen.
     None,
-    /// The events after `fromSeq` follow.
+    /// The events after `fromSeq` follow first.
     Events,
-    /// Those are no longer held, so here is the state.
+    /// The state is in this frame: it was asked for, or the events after `fromSeq` are no longer
+    /// held.
     Snapshot,
 }
 

@@ -127,11 +127,11 @@ methods! {
     "waitForIdle" WaitForIdle(WaitForIdleParams) -> WaitForIdleResult, Aside;
     /// Takes one message out of a queue.
     "removeQueued" RemoveQueued(RemoveQueuedParams) -> RemoveQueuedResult, InTurn;
-    /// Empties queues.
+    /// Empties one queue or both, and gives what was in them.
     "clearQueues" ClearQueues(ClearQueuesParams) -> ClearQueuesResult, InTurn;
-    /// The session's state at one moment.
+    /// Gives the session's state at one moment.
     "getState" GetState(GetStateParams) -> GetStateResult, InTurn;
-    /// A page of the transcript.
+    /// Gives a page of the transcript.
     "getMessages" GetMessages(GetMessagesParams) -> GetMessagesResult, InTurn;
     /// Sends the session's events as they happen.
     "subscribe" Subscribe(SubscribeParams) -> String, ForItsAnswer;
@@ -139,18 +139,18 @@ methods! {
     "unsubscribe" Unsubscribe(UnsubscribeParams) -> bool, InTurn;
     /// Changes settings, all or none; they take effect at the next turn.
     "setConfig" SetConfig(SetConfigParams) -> agent_core::Config, InTurn;
-    /// The models that a session can use.
+    /// Lists the models that a session can use.
     "listModels" ListModels(SessionParams) -> ListModelsResult, InTurn;
     /// Empties the transcript of an idle session.
     "reset" Reset(SessionParams) -> SeqResult, InTurn;
     /// Makes a session, or finds the one of a directory.
     "createSession" CreateSession(CreateSessionParams) -> CreateSessionResult, InTurn;
-    /// All sessions.
+    /// Lists all sessions.
     "listSessions" ListSessions(SessionParams) -> ListSessionsResult, InTurn;
     /// Aborts a session's run, lets it settle and forgets the session.
     "closeSession" CloseSession(SessionParams) -> CloseSessionResult, Aside;
-    /// Whether the daemon works, and how much it has to do.
+    /// Tells whether the daemon takes work, and how much it has to do.
     "health" Health(SessionParams) -> HealthResult, InTurn;
-    /// The JSON Schema of every method, event and error.
+    /// Gives the JSON Schema of every method, event and error.
     "getSchema" GetSchema(SessionParams) -> Value, InTurn;
 }

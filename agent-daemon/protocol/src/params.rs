@@ -28,7 +28,7 @@ macro_rules! params {
             /// The session that is meant; `main` without it.
             #[serde(default, skip_serializing_if = "Option::is_none")]
             pub session_id: Option<String>,
-            /// Free for the client's own use; ignored.
+            /// Free for the client's own use. The daemon ignores it.
             #[serde(default, rename = "_meta", skip_serializing_if = "Option::is_none")]
             pub meta: Option<Value>,
         }
@@ -44,13 +44,13 @@ macro_rules! settings_params {
             $(#[$about])*
             $name {
                 $($(#[$doc])* $field: $type,)*
-                /// The model as `PROVIDER/ID`.
+                /// The model that is asked from the next turn on, as `PROVIDER/ID`.
                 #[serde(default, skip_serializing_if = "Option::is_none")]
                 model: Option<String>,
-                /// How much the model thinks.
+                /// How much the model thinks before it answers.
                 #[serde(default, skip_serializing_if = "Option::is_none")]
                 thinking_level: Option<ThinkingLevel>,
-                /// Instructions that precede the transcript.
+                /// The instructions that precede the transcript.
                 #[serde(default, skip_serializing_if = "Option::is_none")]
                 system_prompt: Option<Arc<str>>,
                 /// The names of the tools that the model may call.
@@ -68,7 +68,7 @@ macro_rules! settings_params {
                 /// The most turns that a run may have; 0 for no limit.
                 #[serde(default, skip_serializing_if = "Option::is_none")]
                 max_turns: Option<u32>,
-                /// Whether calls of one batch may overlap.
+                /// Whether the tool calls of one turn may overlap.
                 #[serde(default, skip_serializing_if = "Option::is_none")]
                 tool_execution: Option<ToolExecution>,
             }
@@ -97,24 +97,25 @@ macro_rules! settings_params {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct InitializeParams {
-    /// The version that the client speaks: 1.
+    /// The version of the protocol that the client speaks: 1.
     pub protocol_version: u32,
-    /// Who the client is.
+    /// Which program the client is.
     pub client_info: ClientInfo,
-    /// On stdio the parent to watch: when it is gone, so is the daemon.
+    /// On stdio, the process id of the parent that is to be watched: when it is gone, the daemon
+    /// ends. Ignored elsewhere.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub process_id: Option<u32>,
-    /// The daemon's token, in hex; needed on TCP and WebSocket.
+    /// The daemon's token, in hex. Needed over TCP and WebSocket, ignored elsewhere.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token: Option<String>,
 }
 
-/// Who a client is; its name becomes `origin.client`.
+/// Which program a client is.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ClientInfo {
-    /// Such as an editor's name.
+    /// The name of the program, 1 to 256 bytes. It becomes `origin.client` of what the client says.
     pub name: String,
-    /// For the log.
+    /// The version of the program, for the daemon's log.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
 }
@@ -127,7 +128,8 @@ params! {
 params! {
     /// What `shutdown` takes.
     ShutdownParams {
-        /// Needed on a socket, so that nobody ends everybody's daemon by a habit from LSP.
+        /// Whose end is meant. Needed on a socket, so that nobody ends everybody's daemon by a
+        /// habit from LSP.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         scope: Option<ShutdownScope>,
     }
@@ -136,12 +138,13 @@ params! {
 params! {
     /// What `prompt` takes.
     PromptParams {
-        /// What the user says.
+        /// What the user says: a text, or blocks of text and images.
         input: Content,
-        /// Makes a repeated call harmless: seen again, the first answer is given again.
+        /// An id of the client's own, 1 to 256 bytes, that makes a repeated call harmless: seen
+        /// again, the first answer is given again.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         client_message_id: Option<String>,
-        /// What becomes of it while a run is active; refused without it.
+        /// What becomes of the message while a run is active; without it the call is refused then.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         on_busy: Option<OnBusy>,
     }
@@ -150,15 +153,17 @@ params! {
 params! {
     /// What `steer` and `followUp` take.
     QueueParams {
-        /// What the user says.
+        /// What the user says: a text, or blocks of text and images.
         input: Content,
-        /// The run that is meant; when another is active or none, nothing happens.
+        /// The run that is meant. When another is active, or none, the call is refused and nothing
+        /// happens.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         expected_run_id: Option<RunId>,
-        /// What becomes of it when no run can take it; the session's setting without it.
+        /// What becomes of the message when no run can take it; the session's setting without it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         when_idle: Option<NoRun>,
-        /// Makes a repeated call harmless: seen again, the first answer is given again.
+        /// An id of the client's own, 1 to 256 bytes, that makes a repeated call harmless: seen
+        /// again, the first answer is given again.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         client_message_id: Option<String>,
     }
@@ -167,7 +172,8 @@ params! {
 params! {
     /// What `abort` takes.
     AbortParams {
-        /// The run that is meant; when another is active or none, nothing happens.
+        /// The run that is meant. When another is active, or none, the call is refused and nothing
+        /// happens.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         expected_run_id: Option<RunId>,
     }
@@ -176,10 +182,11 @@ params! {
 params! {
     /// What `waitForIdle` takes.
     WaitForIdleParams {
-        /// Wait for this run only.
+        /// The run whose end is waited for; without it, the moment when the agent is idle.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         run_id: Option<RunId>,
-        /// Answer after so many milliseconds at the latest.
+        /// After how many milliseconds the call is answered at the latest; without it, it waits for
+        /// as long as it takes.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         timeout_ms: Option<u64>,
     }
@@ -188,7 +195,7 @@ params! {
 params! {
     /// What `removeQueued` takes.
     RemoveQueuedParams {
-        /// The message's id, from the answer of `steer` or `followUp`.
+        /// The id of the message, from the answer of `steer` or `followUp`.
         message_id: String,
     }
 }
@@ -196,7 +203,7 @@ params! {
 params! {
     /// What `clearQueues` takes.
     ClearQueuesParams {
-        /// Which; both without it.
+        /// Which queues are emptied; both without it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         which: Option<WhichQueues>,
     }
@@ -205,10 +212,10 @@ params! {
 params! {
     /// What `getState` takes.
     GetStateParams {
-        /// How much of the transcript; all without it.
+        /// How much of the transcript the state holds; all without it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         messages: Option<MessagesWanted>,
-        /// At most so many messages, the newest; for `tail`, instead of 50.
+        /// How many messages the state holds at most, the newest. For `tail`, 50 without it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         limit: Option<usize>,
     }
@@ -217,10 +224,11 @@ params! {
 params! {
     /// What `getMessages` takes.
     GetMessagesParams {
-        /// The index of the first message, from 0.
+        /// The index of the first message of the page, from 0.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         from: Option<usize>,
-        /// At most so many. An answer may hold fewer: ask on at `from` + their number.
+        /// How many messages the page has at most; 100 without it. An answer may hold fewer: ask on
+        /// at `from` + their number.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         limit: Option<usize>,
     }
@@ -229,22 +237,22 @@ params! {
 params! {
     /// What `subscribe` takes.
     SubscribeParams {
-        /// Replay everything with a larger `seq` first.
+        /// The number of the event after which to begin: all with a larger `seq` come first.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         from_seq: Option<u64>,
         /// The instance that `fromSeq` counts in.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         instance_id: Option<String>,
-        /// Begin with the whole state.
+        /// Whether to begin with the whole state.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         snapshot: Option<bool>,
-        /// How much of the transcript a snapshot holds; all without it.
+        /// How much of the transcript a state holds; all without it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         messages: Option<MessagesWanted>,
-        /// Only events of these types.
+        /// The types of events that are sent; all without it.
         #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "event_types")]
         include: Option<Vec<String>>,
-        /// No events of these types.
+        /// The types of events that are not sent.
         #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "event_types")]
         exclude: Option<Vec<String>>,
     }
@@ -253,20 +261,21 @@ params! {
 params! {
     /// What `unsubscribe` takes; `[id]` will do, too.
     UnsubscribeParams {
-        /// The id that `subscribe` answered with.
+        /// The id of the subscription, which `subscribe` answered with.
         subscription: String,
     }
 }
 
 settings_params! {
-    /// What `setConfig` takes.
+    /// What `setConfig` takes. Only the settings that are given change, all or none of them.
     SetConfigParams {}
 }
 
 settings_params! {
-    /// What `createSession` takes. Without a `sessionId` it is the directory's session.
+    /// What `createSession` takes. Without a `sessionId` it means the oldest session of the
+    /// directory.
     CreateSessionParams {
-        /// The session's working directory; the daemon's own without it.
+        /// The working directory of the session; the daemon's own without it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         cwd: Option<String>,
     }
@@ -294,19 +303,19 @@ impl From<CreateSessionParams> for SetConfigParams {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum ShutdownScope {
-    /// The whole daemon's.
+    /// The end of the whole daemon, for everybody who uses it.
     Daemon,
 }
 
-/// Which queues to clear.
+/// The queues that `clearQueues` empties.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum WhichQueues {
-    /// For the next model request.
+    /// What waits for the next model request.
     Steering,
-    /// For when the run would stop.
+    /// What waits for when the run would stop.
     FollowUp,
-    /// Both.
+    /// Both queues.
     #[default]
     All,
 }
@@ -315,12 +324,12 @@ pub enum WhichQueues {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum MessagesWanted {
-    /// All of it.
+    /// The whole transcript.
     #[default]
     All,
-    /// The newest messages.
+    /// The newest messages: 50, unless a limit is given.
     Tail,
-    /// None of it.
+    /// No messages.
     None,
 }
 

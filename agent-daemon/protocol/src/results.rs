@@ -8,118 +8,122 @@ use agent_core::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What `initialize` gives.
+/// What `initialize` answers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct InitializeResult {
-    /// The version that the daemon will speak: 1.
+    /// The version of the protocol that the daemon will speak: 1.
     pub protocol_version: u32,
-    /// Who the daemon is.
+    /// Which program the daemon is, and which process.
     pub server_info: ServerInfo,
-    /// This start of the daemon; sequence numbers count within it.
+    /// The id of this start of the daemon. Sequence numbers count within it: those of another
+    /// instance mean nothing here.
     pub instance_id: String,
-    /// The session that calls without a `sessionId` mean.
+    /// The session that is meant by calls without a `sessionId`.
     pub default_session_id: String,
-    /// What the daemon can do.
+    /// What the daemon can do, and how much of it.
     pub capabilities: Capabilities,
 }
 
-/// Who the daemon is.
+/// Which program the daemon is, and which process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ServerInfo {
-    /// `agent-daemon`.
+    /// The name of the program: `agent-daemon`.
     pub name: String,
-    /// Its version.
+    /// The version of the program, which is not that of the protocol.
     pub version: String,
-    /// Its process.
+    /// The process id of the daemon.
     pub pid: u32,
 }
 
-/// What the daemon can do.
+/// What a daemon can do, and how much of it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Capabilities {
-    /// The longest message that it reads.
+    /// The longest message that the daemon reads, in bytes.
     pub max_message_bytes: usize,
-    /// How much of the past it can repeat.
+    /// How much of a session's past the daemon can repeat.
     pub replay: ReplayCapacity,
-    /// How it can be reached: `stdio`, `unix`, `tcp`, `ws`.
+    /// The transports on which the daemon can be reached, each once: `stdio`, `unix`, `tcp`, `ws`.
     pub transports: Vec<String>,
-    /// Differs when `getSchema` does.
+    /// A short text that differs whenever what `getSchema` answers does.
     pub schema_hash: String,
 }
 
-/// How much of a session's past can be repeated, whichever is less.
+/// How much of a session's past can be repeated: the newest events, within both bounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ReplayCapacity {
-    /// So many events.
+    /// The most events that are kept.
     pub events: usize,
-    /// So many bytes of them.
+    /// The most bytes of events that are kept.
     pub bytes: usize,
 }
 
-/// What `prompt` gives, once the run is admitted.
+/// What `prompt` answers, once the message is accepted.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PromptResult {
-    /// What became of it: `started`, `steered` or `queued`.
+    /// What became of the message: `started`, `steered` or `queued`.
     pub disposition: Disposition,
-    /// The run that it started, or that will see it.
+    /// The run that the message started, or the active run that will see it.
     pub run_id: RunId,
-    /// The message's id, also in the transcript.
+    /// The id that the message has in its queue and in the transcript.
     pub message_id: MessageId,
-    /// The head after the call took effect.
+    /// The number of the newest event after the call took effect.
     pub seq: u64,
 }
 
-/// What `steer` and `followUp` give.
+/// What `steer` and `followUp` answer, once the message is accepted.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct QueueResult {
-    /// What became of it: `steered` or `queued`, `held` or `started`.
+    /// What became of the message: `steered` or `queued` for the active run; without one, `held` or
+    /// `started`.
     pub disposition: Disposition,
-    /// The run that will see it; null when held.
+    /// The run that will see the message; null when it is held.
     pub run_id: Option<RunId>,
-    /// The message's id, also in the transcript.
+    /// The id that the message has in its queue and in the transcript.
     pub message_id: MessageId,
-    /// Its place in the queue, from 0; null when it started a run.
+    /// The place of the message in its queue, from 0; null when it started a run.
     pub position: Option<usize>,
-    /// The head after the call took effect.
+    /// The number of the newest event after the call took effect.
     pub seq: u64,
 }
 
-/// What `continue` gives.
+/// What `continue` answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ContinueResult {
     /// The run that began.
     pub run_id: RunId,
-    /// The head after the call took effect.
+    /// The number of the newest event after the call took effect.
     pub seq: u64,
 }
 
-/// What `abort` gives.
+/// What `abort` answers, at once; the run ends later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AbortResult {
-    /// Whether a run will end as aborted.
+    /// Whether a run was active that now ends as aborted.
     pub aborted: bool,
-    /// Which.
+    /// The run that ends; absent when none was active.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run_id: Option<RunId>,
-    /// The head after the call took effect.
+    /// The number of the newest event after the call took effect.
     pub seq: u64,
 }
 
-/// What `waitForIdle` gives.
+/// What `waitForIdle` answers, when the wait is over.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct WaitForIdleResult {
-    /// Whether the wait is over or only the patience.
+    /// Whether what was waited for has come, or the time was over before.
     pub status: WaitStatus,
-    /// The head; everything up to it was sent to this connection's subscriptions before.
+    /// The number of the newest event. All events up to it were sent to this connection's
+    /// subscriptions before this answer.
     pub seq: u64,
-    /// How the run ended that was waited for, or else the last one.
+    /// How the run ended that was waited for, or else the last one; absent before the first run has
+    /// ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_run: Option<Arc<LastRun>>,
 }
@@ -128,57 +132,57 @@ pub struct WaitForIdleResult {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum WaitStatus {
-    /// What was waited for has come.
+    /// What was waited for has come: the agent is idle, or the run has settled.
     Idle,
-    /// `timeoutMs` is over.
+    /// `timeoutMs` milliseconds were over before that.
     Timeout,
 }
 
-/// What `removeQueued` gives.
+/// What `removeQueued` answers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RemoveQueuedResult {
-    /// The message; null when no queue holds it (any more).
+    /// The message that was taken out; null when no queue holds it, or holds it any more.
     pub removed: Option<Arc<Queued>>,
-    /// The head after the call took effect.
+    /// The number of the newest event after the call took effect.
     pub seq: u64,
 }
 
-/// What `clearQueues` gives.
+/// What `clearQueues` answers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ClearQueuesResult {
     /// What the queues held.
     #[serde(flatten)]
     pub cleared: Undelivered,
-    /// The head after the call took effect.
+    /// The number of the newest event after the call took effect.
     pub seq: u64,
 }
 
-/// What `getState` gives.
+/// What `getState` answers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct GetStateResult {
-    /// The newest event that the state knows.
+    /// The number of the newest event that the state contains.
     pub seq: u64,
     /// The instance that `seq` counts in.
     pub instance_id: String,
-    /// The session.
+    /// The session whose state it is.
     pub session_id: String,
-    /// The state.
+    /// The state of the session's agent, with as many messages as were asked for.
     pub state: AgentState,
 }
 
-/// What `getMessages` gives.
+/// What `getMessages` answers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct GetMessagesResult {
-    /// The page.
+    /// The messages of the page, oldest first.
     pub messages: Vec<Arc<Message>>,
-    /// How long the whole transcript is.
+    /// How many messages the whole transcript has.
     pub total: usize,
-    /// The newest event that the transcript knows.
+    /// The number of the newest event that the transcript contains.
     pub seq: u64,
 }
 
-/// What `listModels` gives.
+/// What `listModels` answers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ListModelsResult {
     /// All models that are configured; before them the session's own, where it is none of them.
@@ -191,51 +195,52 @@ pub struct ListModelsResult {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ModelDescription {
-    /// `PROVIDER/ID`. An ID of `*` stands for any that the provider knows.
+    /// The name by which the model is chosen, as `PROVIDER/ID`. An ID of `*` stands for any that
+    /// the provider knows.
     pub id: String,
-    /// The provider's name.
+    /// The name of the model's provider.
     pub provider: String,
-    /// The wire format that it speaks, as the configuration names it; `offline` for the built-in
-    /// model, which is on no wire, and `unknown` for one that is not configured.
+    /// The wire format that the provider speaks, as the configuration names it; `offline` for the
+    /// built-in model, which is on no wire, and `unknown` for one that is not configured.
     pub api: String,
-    /// How many tokens fit, where that is configured.
+    /// How many tokens fit into the model's context; absent where that is not configured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub context_window: Option<u64>,
-    /// How many tokens one answer may have, where that is configured.
+    /// How many tokens one answer may have; absent where that is not configured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_output_tokens: Option<u64>,
-    /// Whether it sees pictures.
+    /// Whether the model sees pictures.
     pub images: bool,
-    /// Whether it can be told how much to think.
+    /// Whether the model can be told how much to think.
     pub thinking: bool,
-    /// Whether it can be used now.
+    /// Whether the model can be used now.
     pub available: bool,
-    /// If not, why.
+    /// Why the model cannot be used, and what to do; absent for one that can.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
 
-/// What methods give that only have an effect.
+/// What those methods answer that only have an effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SeqResult {
-    /// The head after the call took effect.
+    /// The number of the newest event after the call took effect.
     pub seq: u64,
 }
 
-/// What `createSession` gives.
+/// What `createSession` answers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CreateSessionResult {
-    /// The session.
+    /// The session that was made or found.
     pub session_id: String,
-    /// Whether it is new.
+    /// Whether the session was made by this call.
     pub created: bool,
 }
 
-/// What `listSessions` gives.
+/// What `listSessions` answers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ListSessionsResult {
-    /// All of them, oldest first.
+    /// All sessions, oldest first.
     pub sessions: Vec<SessionSummary>,
 }
 
@@ -243,51 +248,51 @@ pub struct ListSessionsResult {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SessionSummary {
-    /// The session.
+    /// The id of the session.
     pub session_id: String,
-    /// What its sequence numbers count in.
+    /// The instance that the session's sequence numbers count in.
     pub instance_id: String,
-    /// Its working directory.
+    /// The working directory of the session, absolute.
     pub cwd: String,
-    /// Its model, as `PROVIDER/ID`.
+    /// The model of the session, as `PROVIDER/ID`.
     pub model: String,
     /// The run that is active; null at idle.
     pub active_run_id: Option<RunId>,
-    /// How many messages its transcript has.
+    /// How many messages the transcript has.
     pub messages: usize,
-    /// Its newest event.
+    /// The number of the session's newest event.
     pub seq: u64,
 }
 
-/// What `closeSession` gives.
+/// What `closeSession` answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CloseSessionResult {
-    /// False for `main`, which stays.
+    /// Whether the session is gone. False for `main`, which stays.
     pub closed: bool,
 }
 
-/// What `health` gives.
+/// What `health` answers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct HealthResult {
-    /// Whether it takes work.
+    /// Whether the daemon takes work.
     pub status: HealthStatus,
-    /// Milliseconds since it was started.
+    /// For how many milliseconds the daemon has run.
     pub uptime_ms: u64,
-    /// How many sessions it has.
+    /// How many sessions the daemon has.
     pub sessions: usize,
-    /// How many clients are connected.
+    /// How many connections the daemon serves, this one among them.
     pub connections: usize,
-    /// Its version.
+    /// The version of the program.
     pub version: String,
 }
 
-/// Whether the daemon takes work.
+/// Whether a daemon takes work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum HealthStatus {
-    /// It does.
+    /// The daemon takes work.
     Ok,
-    /// It is about to end.
+    /// The daemon takes no more work and is about to end.
     ShuttingDown,
 }
