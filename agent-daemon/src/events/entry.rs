@@ -96,19 +96,19 @@ fn json<T: serde::Serialize + ?Sized>(value: &T) -> String {
 
 /// Which types of events a subscription wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Filter {
+pub(crate) struct Filter {
     bits: u32,
 }
 
 impl Filter {
-    /// Everything.
-    pub const ALL: Filter = Filter { bits: u32::MAX };
-
     /// What is in `include`, or everything without one, but for what is in `exclude`.
     ///
     /// # Errors
     /// A name that is no event type. It would be a filter that silently lets nothing through.
-    pub fn new(include: Option<&[String]>, exclude: Option<&[String]>) -> Result<Filter, RpcError> {
+    pub(crate) fn new(
+        include: Option<&[String]>,
+        exclude: Option<&[String]>,
+    ) -> Result<Filter, RpcError> {
         let included = include.map_or(Ok(u32::MAX), |names| bits_of("include", names))?;
         let excluded = exclude.map_or(Ok(0), |names| bits_of("exclude", names))?;
         Ok(Filter { bits: included & !excluded })

@@ -35,7 +35,7 @@ pub struct EventLog {
 
 /// Where a new reader begins.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Start<'a> {
+pub(crate) struct Start<'a> {
     /// Behind this number, if what follows it is still held.
     pub from_seq: Option<u64>,
     /// The daemon that `from_seq` was heard from.

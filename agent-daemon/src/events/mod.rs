@@ -3,7 +3,7 @@
 //! Owns: one log of serialised events per session, and a cursor in it for each reader.
 //! Never: lets a reader hold up an agent, or another reader.
 
-pub mod entry;
-pub mod fanout;
-pub mod policy;
-pub mod subscription;
+pub(crate) mod entry;
+pub(crate) mod fanout;
+pub(crate) mod policy;
+pub(crate) mod subscription;

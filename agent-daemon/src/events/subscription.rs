@@ -15,7 +15,7 @@ use crate::events::{
 };
 
 /// The newest messages of a state, and `messagesFrom` where there are others.
-pub fn with_newest_messages(mut state: AgentState, count: usize) -> AgentState {
+pub(crate) fn with_newest_messages(mut state: AgentState, count: usize) -> AgentState {
     let total = state.messages.len();
     if count < total {
         let from = total - count;

@@ -9,7 +9,7 @@ use serde::{Deserialize, de::DeserializeOwned};
 ///
 /// # Errors
 /// [`RpcError::InvalidParams`], with the field's path and what was expected.
-pub fn parse<P: DeserializeOwned>(text: Option<&str>) -> Result<P, RpcError> {
+pub(crate) fn parse<P: DeserializeOwned>(text: Option<&str>) -> Result<P, RpcError> {
     let text = match text.map(str::trim_start) {
         None | Some("" | "null") => "{}",
         // A struct could be read from an array, too; but then nobody could add a field later.
@@ -32,7 +32,7 @@ pub fn parse<P: DeserializeOwned>(text: Option<&str>) -> Result<P, RpcError> {
 ///
 /// # Errors
 /// As [`parse`].
-pub fn parse_subscription(text: Option<&str>) -> Result<UnsubscribeParams, RpcError> {
+pub(crate) fn parse_subscription(text: Option<&str>) -> Result<UnsubscribeParams, RpcError> {
     match text.map(str::trim_start) {
         Some(text) if text.starts_with('[') => match serde_json::from_str::<[String; 1]>(text) {
             Ok([subscription]) => {
@@ -52,7 +52,7 @@ pub fn parse_subscription(text: Option<&str>) -> Result<UnsubscribeParams, RpcEr
 ///
 /// # Errors
 /// [`RpcError::UnsupportedProtocolVersion`], or as [`parse`].
-pub fn parse_initialize(text: Option<&str>) -> Result<InitializeParams, RpcError> {
+pub(crate) fn parse_initialize(text: Option<&str>) -> Result<InitializeParams, RpcError> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
     struct Version {

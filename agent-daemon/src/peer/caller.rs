@@ -18,7 +18,7 @@ use crate::{
 
 /// The peer of one connection. Methods find it, as an `Arc`, in their extensions.
 #[derive(Debug)]
-pub struct Caller {
+pub(crate) struct Caller {
     connection: u64,
     transport: &'static Transport,
     server: Arc<Server>,
@@ -49,22 +49,22 @@ impl Caller {
     }
 
     /// The connection's number.
-    pub fn connection(&self) -> u64 {
+    pub(crate) fn connection(&self) -> u64 {
         self.connection
     }
 
     /// How the peer reached us.
-    pub fn transport(&self) -> &'static Transport {
+    pub(crate) fn transport(&self) -> &'static Transport {
         self.transport
     }
 
     /// What all connections share.
-    pub fn server(&self) -> &Arc<Server> {
+    pub(crate) fn server(&self) -> &Arc<Server> {
         &self.server
     }
 
     /// The name that the peer gave itself, once it has.
-    pub fn client(&self) -> Option<&Arc<str>> {
+    pub(crate) fn client(&self) -> Option<&Arc<str>> {
         self.client.get()
     }
 
@@ -72,7 +72,7 @@ impl Caller {
     ///
     /// # Errors
     /// It is not, or there is none. A peer that has not been let in before loses its connection.
-    pub fn authorize(&self, token: Option<&str>) -> Result<(), RpcError> {
+    pub(crate) fn authorize(&self, token: Option<&str>) -> Result<(), RpcError> {
         if self.transport.needs_token {
             let expected = self.server.token.as_ref();
             if !expected.is_some_and(|expected| expected.is(token.unwrap_or_default())) {
@@ -96,7 +96,7 @@ impl Caller {
     }
 
     /// Whether the peer may do anything but `initialize`.
-    pub fn is_authorized(&self) -> bool {
+    pub(crate) fn is_authorized(&self) -> bool {
         self.authorized.is_cancelled()
     }
 
@@ -104,7 +104,7 @@ impl Caller {
     ///
     /// # Errors
     /// It has given one before; nothing changes.
-    pub fn initialize(&self, client: &str) -> Result<(), RpcError> {
+    pub(crate) fn initialize(&self, client: &str) -> Result<(), RpcError> {
         let problem = "this connection is initialized already".to_owned();
         self.client.set(client.into()).map_err(|_| RpcError::InvalidRequest { problem })
     }
@@ -114,7 +114,7 @@ impl Caller {
     ///
     /// # Errors
     /// One subscription too many, or events that have not happened yet.
-    pub fn subscribe(
+    pub(crate) fn subscribe(
         &self,
         log: &Arc<EventLog>,
         params: &SubscribeParams,
@@ -123,18 +123,18 @@ impl Caller {
     }
 
     /// Ends one of the connection's own subscriptions; false if there is none of that name.
-    pub fn unsubscribe(&self, id: &str) -> bool {
+    pub(crate) fn unsubscribe(&self, id: &str) -> bool {
         self.outbox.unsubscribe(id)
     }
 
     /// Completes when each of the connection's subscriptions to the session has been sent
     /// everything up to `seq`, so that an answer given now comes after it (W3.2).
-    pub async fn events_sent(&self, log: &Arc<EventLog>, seq: u64) {
+    pub(crate) async fn events_sent(&self, log: &Arc<EventLog>, seq: u64) {
         self.outbox.events_sent(log, seq).await;
     }
 
     /// Whether a `shutdown` of this connection was accepted.
-    pub fn has_shut_down(&self) -> bool {
+    pub(crate) fn has_shut_down(&self) -> bool {
         self.has_shut_down.load(Ordering::Relaxed)
     }
 

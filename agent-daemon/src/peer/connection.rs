@@ -70,10 +70,10 @@ impl Ending {
 }
 
 /// Completes when the peer is gone altogether.
-pub type Hangup = Pin<Box<dyn Future<Output = ()> + Send>>;
+pub(crate) type Hangup = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// One connection over a stream of bytes.
-pub struct Connection<R, W> {
+pub(crate) struct Connection<R, W> {
     server: Arc<Server>,
     caller: Arc<Caller>,
     calls: Calls,
@@ -128,7 +128,12 @@ where
     W: AsyncWrite + Unpin + Send,
 {
     /// A connection that nothing was read from yet.
-    pub fn new(server: Arc<Server>, reader: R, writer: W, transport: &'static Transport) -> Self {
+    pub(crate) fn new(
+        server: Arc<Server>,
+        reader: R,
+        writer: W,
+        transport: &'static Transport,
+    ) -> Self {
         let caller = Caller::new(server.clone(), transport);
         let max_message_bytes = server.limits.max_message_bytes;
         let decoder = (transport.decoder)(max_message_bytes);
@@ -149,13 +154,13 @@ where
     }
 
     /// Ends the connection as soon as `hangup` completes.
-    pub fn with_hangup(mut self, hangup: Hangup) -> Self {
+    pub(crate) fn with_hangup(mut self, hangup: Hangup) -> Self {
         self.hangup = hangup;
         self
     }
 
     /// Looks at `hangup` only once the input has ended. A socket tells the rest by itself.
-    pub fn with_late_hangup(mut self, hangup: Hangup) -> Self {
+    pub(crate) fn with_late_hangup(mut self, hangup: Hangup) -> Self {
         self.late_hangup = hangup;
         self
     }
@@ -168,7 +173,7 @@ where
 
     /// Serves the peer until it ends, or must be ended. At the end of the input, calls that wait
     /// are answered first. What waits for subscriptions is left to [`finish`](Self::finish).
-    pub async fn serve(&mut self) -> Ending {
+    pub(crate) async fn serve(&mut self) -> Ending {
         let span = self.span.clone();
         let ending = self.serve_in_span().instrument(span.clone()).await;
         match self.caller.is_authorized() {
@@ -204,7 +209,7 @@ where
 
     /// Writes what waits for the peer and closes the connection. Sessions that have ended by now
     /// have their last word.
-    pub async fn finish(mut self, ending: &Ending) {
+    pub(crate) async fn finish(mut self, ending: &Ending) {
         self.calls.abandon();
         self.caller.outbox.end_at_head();
         let last_write = match ending {

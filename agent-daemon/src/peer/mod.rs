@@ -3,10 +3,10 @@
 //! Owns: everything that ends with a connection, and what all connections share.
 //! Never: knows what a method does, or how the peer's bytes come here.
 
-pub mod caller;
+pub(crate) mod caller;
 mod calls;
 pub mod connection;
-pub mod outbox;
+pub(crate) mod outbox;
 pub mod request;
 pub mod server;
 pub(crate) mod strangers;

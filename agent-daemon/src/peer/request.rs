@@ -13,7 +13,7 @@ use serde::{
 use serde_json::value::RawValue;
 
 /// How deep arrays and objects may be nested in one message.
-pub const MAX_DEPTH: usize = 128;
+pub(crate) const MAX_DEPTH: usize = 128;
 
 /// What a message turned out to be.
 #[derive(Debug)]
@@ -62,7 +62,7 @@ pub fn parse(text: &str) -> Incoming<'_> {
 }
 
 /// The id that a `$/cancelRequest` names, and whether it is `id`.
-pub fn names_id(params: Option<&str>, id: &str) -> bool {
+pub(crate) fn names_id(params: Option<&str>, id: &str) -> bool {
     #[derive(Deserialize)]
     struct CancelParams<'a> {
         #[serde(borrow)]

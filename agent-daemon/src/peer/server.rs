@@ -44,7 +44,7 @@ pub struct Limits {
 impl Limits {
     /// The defaults, or less: at least half of so many descriptors, or 512, are kept back for tools,
     /// models and files. A connection may need two, a stranger three.
-    pub fn within(descriptors: u64) -> Self {
+    pub(crate) fn within(descriptors: u64) -> Self {
         let kept_back = (descriptors / 2).min(512);
         let at_most =
             |wanted: usize, count: u64| usize::try_from(count).unwrap_or(wanted).min(wanted);
@@ -108,24 +108,14 @@ impl Server {
         self.open.load(Ordering::Relaxed)
     }
 
-    /// The limits.
-    pub fn limits(&self) -> &Limits {
-        &self.limits
-    }
-
     /// Ends every connection, after what is in flight has been answered and what waits for
     /// subscriptions has been written; no new ones are accepted.
     pub fn stop(&self) {
         self.stop.cancel();
     }
 
-    /// Whether [`stop`](Server::stop) was called.
-    pub fn is_stopping(&self) -> bool {
-        self.stop.is_cancelled()
-    }
-
     /// Completes when a peer whose `shutdown` was accepted has said `exit` or gone otherwise.
-    pub async fn left_after_shutdown(&self) {
+    pub(crate) async fn left_after_shutdown(&self) {
         self.left.cancelled().await;
     }
 

@@ -5,4 +5,4 @@
 
 pub mod cli;
 mod parent;
-pub mod run;
+mod run;

@@ -33,9 +33,8 @@ use crate::{
     },
     system::descriptors::{self, raise_limit},
     transport::{
-        ListenError,
-        endpoint::Rules,
         listener::Listener,
+        socket::{ListenError, Rules},
         stdio::{STDIO, Stdio},
     },
 };
@@ -48,7 +47,7 @@ const AFTER_SHUTDOWN: Duration = Duration::from_secs(1);
 
 /// Why the daemon could not start.
 #[derive(Debug, thiserror::Error)]
-pub enum StartError {
+pub(super) enum StartError {
     /// The token's file cannot be used.
     #[error(transparent)]
     Token(#[from] TokenError),
@@ -82,7 +81,7 @@ enum End {
 ///
 /// # Errors
 /// It could not start.
-pub async fn run(
+pub(super) async fn run(
     configuration: Configuration,
     variable: &dyn Fn(&str) -> Option<String>,
 ) -> Result<ExitCode, StartError> {

@@ -26,9 +26,9 @@ use crate::{
 };
 
 /// The daemon's name in `initialize`.
-pub const NAME: &str = "agent-daemon";
+const NAME: &str = "agent-daemon";
 /// The daemon's version.
-pub const VERSION: &str = env!("CARGO_PKG_VERSION");
+const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// How much of the daemon's end the runs may have.
 const SETTLING: Duration = Duration::from_secs(8);
@@ -50,7 +50,7 @@ pub struct Daemon {
 
 /// How far the daemon's life has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Stage {
+pub(crate) enum Stage {
     /// It takes work.
     Working,
     /// It takes none, and its runs are settling.
@@ -86,7 +86,7 @@ impl Daemon {
     }
 
     /// What `initialize` answers.
-    pub fn introduction(&self) -> InitializeResult {
+    pub(crate) fn introduction(&self) -> InitializeResult {
         let SlowReaderPolicy { replay_events: events, replay_bytes: bytes, .. } =
             SlowReaderPolicy::default();
         InitializeResult {
@@ -108,7 +108,7 @@ impl Daemon {
     }
 
     /// What `health` answers.
-    pub fn health(&self, connections: usize) -> HealthResult {
+    pub(crate) fn health(&self, connections: usize) -> HealthResult {
         let status = match *self.stage.borrow() {
             Stage::Working => HealthStatus::Ok,
             Stage::Settling | Stage::Settled => HealthStatus::ShuttingDown,
@@ -123,7 +123,7 @@ impl Daemon {
     }
 
     /// The schema of the protocol.
-    pub fn schema(&self) -> &Schema {
+    pub(crate) fn schema(&self) -> &Schema {
         self.schema.get_or_init(Schema::of_protocol)
     }
 
@@ -151,14 +151,14 @@ impl Daemon {
     }
 
     /// Completes when the daemon has come that far.
-    pub async fn reached(&self, stage: Stage) {
+    pub(crate) async fn reached(&self, stage: Stage) {
         let mut stages = self.stage.subscribe();
         // The sender is in `self`, so it cannot be gone.
         let _ = stages.wait_for(|now| *now >= stage).await;
     }
 
     /// Says the last thing to every subscription.
-    pub fn say_goodbye(&self, reason: &str) {
+    pub(crate) fn say_goodbye(&self, reason: &str) {
         for session in self.sessions.all() {
             session.log.finish(Control::ServerShutdown { reason: reason.to_owned() });
         }
@@ -170,7 +170,7 @@ impl Daemon {
     }
 
     /// Completes when a process is named that the daemon must not outlive.
-    pub async fn parent(&self) -> u32 {
+    pub(crate) async fn parent(&self) -> u32 {
         let mut parents = self.parent.subscribe();
         let named = parents.wait_for(Option::is_some).await.ok().and_then(|parent| *parent);
         match named {

@@ -13,11 +13,11 @@ use agent_core::{Block, MessageId};
 use agent_protocol::RpcError;
 
 /// How many calls are remembered.
-pub const REMEMBERED: usize = 1_024;
+pub(super) const REMEMBERED: usize = 1_024;
 
 /// The remembered calls of one session, and their answers.
 #[derive(Debug)]
-pub struct Idempotency<A> {
+pub(super) struct Idempotency<A> {
     calls: HashMap<Arc<str>, Call<A>>,
     // Invariant: the keys of `calls`, oldest first.
     order: VecDeque<Arc<str>>,
@@ -34,7 +34,7 @@ struct Call<A> {
 
 /// The id stands for something else.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Conflict {
+pub(crate) struct Conflict {
     /// What it stands for.
     pub message_id: MessageId,
 }
@@ -58,7 +58,7 @@ impl<A: Clone> Idempotency<A> {
     ///
     /// # Errors
     /// What the call was refused with, or the [`Conflict`] of its id.
-    pub fn once<E: From<Conflict>>(
+    pub(super) fn once<E: From<Conflict>>(
         &mut self,
         id: Option<&str>,
         method: &'static str,

@@ -26,7 +26,7 @@ const MAX_TOTAL: usize = 64 * 1024;
 
 /// One file of instructions.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Instructions {
+pub(crate) struct Instructions {
     /// Where it is.
     pub path: PathBuf,
     /// What it says, at least from its beginning.
@@ -37,7 +37,7 @@ pub struct Instructions {
 
 /// A session's system prompt as it was last put together.
 #[derive(Clone, Debug)]
-pub struct SystemPrompt {
+pub(crate) struct SystemPrompt {
     directory: PathBuf,
     chosen: Option<Arc<str>>,
     instructions: Vec<Instructions>,
@@ -46,13 +46,13 @@ pub struct SystemPrompt {
 impl SystemPrompt {
     /// The prompt of a session in a directory (absolute, without symlinks): what was chosen, else the
     /// default one, and the project's instructions as they are now. Reads files.
-    pub fn new(directory: &Path, chosen: Option<Arc<str>>) -> Self {
+    pub(crate) fn new(directory: &Path, chosen: Option<Arc<str>>) -> Self {
         let instructions = gather(directory);
         SystemPrompt { directory: directory.to_owned(), chosen, instructions }
     }
 
     /// The whole text, with these tools.
-    pub fn text(&self, tools: &[impl AsRef<str>]) -> String {
+    pub(crate) fn text(&self, tools: &[impl AsRef<str>]) -> String {
         match &self.chosen {
             Some(chosen) => with_instructions(chosen, &self.instructions),
             None => with_instructions(&default_prompt(&self.directory, tools), &self.instructions),
@@ -62,7 +62,7 @@ impl SystemPrompt {
     /// Reads the instructions again. The new text, if they have changed and `current` is still ours:
     /// nobody has set another since. Otherwise nothing may change, since a provider remembers the
     /// beginning of a request as long as it stays the same.
-    pub fn renewed(&mut self, current: &str, tools: &[impl AsRef<str>]) -> Option<String> {
+    pub(crate) fn renewed(&mut self, current: &str, tools: &[impl AsRef<str>]) -> Option<String> {
         if current != self.text(tools) {
             return None;
         }
@@ -81,7 +81,7 @@ impl SystemPrompt {
 /// When there is too much, the nearer files come first: they know the project better. A file that
 /// cannot be read, is neither ours nor root's, or leads out of the repository is left out with a
 /// warning in the log.
-pub fn gather(directory: &Path) -> Vec<Instructions> {
+pub(crate) fn gather(directory: &Path) -> Vec<Instructions> {
     let root = directory.ancestors().find(|above| is_repository(above)).unwrap_or(directory);
     let mut room = MAX_TOTAL;
     let mut found: Vec<Instructions> = directory
@@ -99,7 +99,7 @@ pub fn gather(directory: &Path) -> Vec<Instructions> {
 }
 
 /// The system prompt for a coding agent in a directory, with these tools.
-pub fn default_prompt(directory: &Path, tools: &[impl AsRef<str>]) -> String {
+pub(crate) fn default_prompt(directory: &Path, tools: &[impl AsRef<str>]) -> String {
     let has = |name: &str| tools.iter().any(|tool| tool.as_ref() == name);
     let mut rules = Vec::new();
     if has("read") && (has("edit") || has("write")) {
@@ -159,7 +159,7 @@ pub fn default_prompt(directory: &Path, tools: &[impl AsRef<str>]) -> String {
 
 /// A system prompt that begins with the default one for some tools, for other tools. None if it begins
 /// otherwise: then somebody chose it.
-pub fn for_other_tools(
+pub(crate) fn for_other_tools(
     prompt: &str,
     directory: &Path,
     tools: &[impl AsRef<str>],
@@ -170,7 +170,7 @@ pub fn for_other_tools(
 }
 
 /// A system prompt with the instructions of the project below it.
-pub fn with_instructions(prompt: &str, instructions: &[Instructions]) -> String {
+pub(crate) fn with_instructions(prompt: &str, instructions: &[Instructions]) -> String {
     if instructions.is_empty() {
         return prompt.to_owned();
     }

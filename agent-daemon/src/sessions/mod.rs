@@ -5,6 +5,6 @@
 
 pub mod daemon;
 mod idempotency;
-pub mod instructions;
+pub(crate) mod instructions;
 pub mod registry;
-pub mod session;
+pub(crate) mod session;

@@ -64,7 +64,7 @@ struct Table {
 
 impl Sessions {
     /// The default session alone.
-    pub fn new(blueprint: Blueprint, instance_id: Arc<str>) -> Self {
+    pub(crate) fn new(blueprint: Blueprint, instance_id: Arc<str>) -> Self {
         let cwd = blueprint.configuration.cwd.clone();
         let outputs = Outputs::new(blueprint.configuration.cache.as_deref());
         let tools = blueprint.tools_in(&cwd, &outputs, DEFAULT_SESSION);
@@ -83,7 +83,7 @@ impl Sessions {
     }
 
     /// All models.
-    pub fn catalog(&self) -> &ModelCatalog {
+    pub(crate) fn catalog(&self) -> &ModelCatalog {
         &self.blueprint.catalog
     }
 
@@ -103,12 +103,12 @@ impl Sessions {
     }
 
     /// All sessions, oldest first.
-    pub fn all(&self) -> Vec<Arc<Session>> {
+    pub(crate) fn all(&self) -> Vec<Arc<Session>> {
         self.lock().sessions.clone()
     }
 
     /// All sessions, for people.
-    pub fn summaries(&self) -> Vec<SessionSummary> {
+    pub(crate) fn summaries(&self) -> Vec<SessionSummary> {
         let summary = |session: &Arc<Session>| {
             let now = session.agent.snapshot();
             SessionSummary {
@@ -129,7 +129,10 @@ impl Sessions {
     ///
     /// # Errors
     /// A parameter that cannot be used, an id that exists, or one session too many.
-    pub fn create(&self, params: &CreateSessionParams) -> Result<CreateSessionResult, RpcError> {
+    pub(crate) fn create(
+        &self,
+        params: &CreateSessionParams,
+    ) -> Result<CreateSessionResult, RpcError> {
         let cwd = match &params.cwd {
             Some(cwd) => directory(cwd)?,
             None => self.blueprint.configuration.cwd.clone(),

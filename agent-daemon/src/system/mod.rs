@@ -4,5 +4,5 @@
 //! Never: knows of anything else in the daemon.
 
 pub(crate) mod descriptors;
-pub mod logging;
+pub(crate) mod logging;
 pub(crate) mod memory;

@@ -4,7 +4,6 @@
 
 use std::{
     fmt,
-    net::{Ipv4Addr, SocketAddr},
     path::{Path, PathBuf},
     str::FromStr,
 };
@@ -13,7 +12,12 @@ use agent_protocol::local::paths::{SocketPathTooLong, check_socket_path};
 
 use crate::{
     peer::transport::Transport,
-    transport::{LISTENED, ListenError, Listened, listener::Listener, unix},
+    transport::{
+        LISTENED,
+        listener::Listener,
+        socket::{Address, ListenError, Listened, Rules},
+        unix,
+    },
 };
 
 /// A transport, and where it is to be listened on.
@@ -22,25 +26,6 @@ pub struct Endpoint {
     listened: &'static Listened,
     // Invariant: read by `listened`, or what it reads.
     address: Address,
-}
-
-/// Where to listen.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Address {
-    /// In the file system.
-    Path(PathBuf),
-    /// On a network.
-    Network(SocketAddr),
-}
-
-/// Who may reach a daemon that listens on a network.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Rules {
-    /// Whether other machines may, and whether the daemon may be called by other names than this
-    /// machine's own.
-    pub allow_remote: bool,
-    /// The web pages that may, as `https://editor.example`. Programs send no `Origin`.
-    pub allowed_origins: Vec<String>,
 }
 
 impl Endpoint {
@@ -58,7 +43,7 @@ impl Endpoint {
     ///
     /// # Errors
     /// The path is too long for a socket.
-    pub fn within(self, directory: &Path) -> Result<Self, SocketPathTooLong> {
+    pub(crate) fn within(self, directory: &Path) -> Result<Self, SocketPathTooLong> {
         let Address::Path(path) = self.address else { return Ok(self) };
         let path = directory.join(path);
         check_socket_path(&path)?;
@@ -69,7 +54,7 @@ impl Endpoint {
     ///
     /// # Errors
     /// Another daemon serves it, the rules do not allow it, or the system refuses.
-    pub async fn bind(&self, rules: &Rules) -> Result<Listener, ListenError> {
+    pub(crate) async fn bind(&self, rules: &Rules) -> Result<Listener, ListenError> {
         (self.listened.bind)(&self.address, rules).await.map(Listener::new)
     }
 }
@@ -96,48 +81,6 @@ fn forms() -> String {
         Some((last, [])) => (*last).to_owned(),
         Some((last, others)) => format!("{} or {last}", others.join(", ")),
         None => String::new(),
-    }
-}
-
-impl Address {
-    /// The path, for a transport that reads paths.
-    pub(crate) fn on_disk(&self) -> &Path {
-        match self {
-            Address::Path(path) => path,
-            Address::Network(_) => unreachable!("a transport is given what it has read"),
-        }
-    }
-
-    /// The address, for a transport that reads those.
-    pub(crate) fn on_network(&self) -> SocketAddr {
-        match self {
-            Address::Network(address) => *address,
-            Address::Path(_) => unreachable!("a transport is given what it has read"),
-        }
-    }
-
-    /// Reads a path.
-    pub(crate) fn path(text: &str) -> Result<Self, String> {
-        Ok(Address::Path(text.into()))
-    }
-
-    /// Reads an address of a network, with its port.
-    pub(crate) fn network(text: &str) -> Result<Self, String> {
-        // The one name that needs no resolver and means the same everywhere.
-        if let Some(port) = text.strip_prefix("localhost:").and_then(|port| port.parse().ok()) {
-            return Ok(Address::Network((Ipv4Addr::LOCALHOST, port).into()));
-        }
-        let problem = || format!("`{text}` is no address with a port, such as 127.0.0.1:7000");
-        text.parse().map(Address::Network).map_err(|_| problem())
-    }
-}
-
-impl fmt::Display for Address {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Address::Path(path) => write!(out, "{}", path.display()),
-            Address::Network(address) => write!(out, "{address}"),
-        }
     }
 }
 

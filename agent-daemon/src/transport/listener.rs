@@ -7,14 +7,14 @@ use std::{sync::Arc, time::Duration};
 
 use tokio::task::JoinSet;
 
-use crate::{peer::server::Server, transport::Socket};
+use crate::{peer::server::Server, transport::socket::Socket};
 
 /// How long to wait when the system has no descriptor left for a new connection.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// A socket that others can connect to.
 #[derive(Debug)]
-pub struct Listener {
+pub(crate) struct Listener {
     socket: Box<dyn Socket>,
 }
 
@@ -24,13 +24,13 @@ impl Listener {
     }
 
     /// The address as a client is to be told, as `tcp:127.0.0.1:4000`.
-    pub fn address(&self) -> String {
+    pub(crate) fn address(&self) -> String {
         self.socket.address()
     }
 
     /// Serves everybody who connects, until [`Server::stop`]; completes when the last one is gone.
     /// Dropped before, it drops them all.
-    pub async fn serve(self, server: Arc<Server>) {
+    pub(crate) async fn serve(self, server: Arc<Server>) {
         let mut connections = JoinSet::new();
         let mut is_refused = false;
         loop {

@@ -37,7 +37,7 @@ pub static STDIO: Transport = Transport {
 };
 
 /// The protocol's own stdin and stdout.
-pub struct Stdio {
+pub(crate) struct Stdio {
     /// What the parent sends.
     pub reader: Box<dyn AsyncRead + Send + Unpin>,
     /// What the parent reads.
@@ -54,7 +54,7 @@ impl Stdio {
     ///
     /// # Errors
     /// The system refuses a duplicate or a watching thread.
-    pub fn take() -> io::Result<Self> {
+    pub(crate) fn take() -> io::Result<Self> {
         let input = io::stdin().as_fd().try_clone_to_owned()?;
         let output = io::stdout().as_fd().try_clone_to_owned()?;
         rustix::stdio::dup2_stdin(File::open("/dev/null")?)?;

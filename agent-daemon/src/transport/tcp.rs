@@ -10,14 +10,11 @@ use tokio::net::{TcpListener, TcpStream};
 
 use crate::{
     peer::{connection::Connection, server::Server, strangers::Seat, transport::Transport},
-    transport::{
-        ListenError, Listened, Serving, Socket,
-        endpoint::{Address, Rules},
-    },
+    transport::socket::{Address, ListenError, Listened, Rules, Serving, Socket},
 };
 
 /// Peers over TCP.
-pub static TCP: Transport = Transport {
+pub(crate) static TCP: Transport = Transport {
     name: "tcp",
     needs_token: true,
     is_parent: false,

@@ -20,10 +20,7 @@ use std::{
     time::Duration,
 };
 
-use agent_protocol::{
-    codec::Decoder,
-    local::place::{PlaceError, make_private_directory},
-};
+use agent_protocol::{codec::Decoder, local::place::make_private_directory};
 use futures_util::{FutureExt, future::BoxFuture};
 use tokio::{
     io::Interest,
@@ -32,7 +29,7 @@ use tokio::{
 
 use crate::{
     peer::{connection::Connection, server::Server, tally::Tally, transport::Transport},
-    transport::{Listened, Serving, Socket, endpoint::Address},
+    transport::socket::{Address, Listened, Serving, Socket, UnixSocketError},
 };
 
 /// Peers over a Unix socket: processes of the same user.
@@ -60,7 +57,7 @@ const PID_PAUSE: Duration = Duration::from_millis(10);
 
 /// A socket that is ours.
 #[derive(Debug)]
-pub struct UnixSocket {
+pub(crate) struct UnixSocket {
     listener: UnixListener,
     path: PathBuf,
     // Invariant: device and inode of the file that we bound, so that another's is not removed.
@@ -70,43 +67,12 @@ pub struct UnixSocket {
     _lock: Lock,
 }
 
-/// The socket cannot be served.
-#[derive(Debug, thiserror::Error)]
-pub enum UnixSocketError {
-    /// Another daemon serves it.
-    #[error(
-        "{} is served by another daemon already{}; use that one, stop it, or name another socket",
-        path.display(),
-        pid.map_or_else(String::new, |pid| format!(", process {pid}"))
-    )]
-    InUse {
-        /// The socket.
-        path: PathBuf,
-        /// The daemon, where it can be told.
-        pid: Option<u32>,
-    },
-    /// Something else has the name.
-    #[error("{} exists and is not a socket; remove it, or name another socket", .0.display())]
-    NotASocket(PathBuf),
-    /// Others could put their own socket in the place of ours.
-    #[error(transparent)]
-    Place(#[from] PlaceError),
-    /// The system refused something.
-    #[error("cannot serve the socket {}: {source}", path.display())]
-    Io {
-        /// The socket.
-        path: PathBuf,
-        /// What the system said.
-        source: io::Error,
-    },
-}
-
 impl UnixSocket {
     /// Binds the socket: mode 0600, and its directory, if it has to be made, 0700. Needs a runtime.
     ///
     /// # Errors
     /// Another daemon serves it, something else has its name, or the system refuses.
-    pub fn bind(path: &Path) -> Result<Self, UnixSocketError> {
+    pub(crate) fn bind(path: &Path) -> Result<Self, UnixSocketError> {
         let io = |source| UnixSocketError::Io { path: path.to_owned(), source };
         let path = std::path::absolute(path).map_err(io)?;
         let directory = path.parent().unwrap_or(Path::new("/"));

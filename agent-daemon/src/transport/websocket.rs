@@ -23,14 +23,13 @@ use tokio_tungstenite::{
 use crate::{
     peer::{server::Server, strangers::Seat, transport::Transport},
     transport::{
-        Listened, Serving, Socket,
-        endpoint::{Address, Rules},
+        socket::{Address, Listened, Rules, Serving, Socket},
         tcp,
     },
 };
 
 /// Peers over a WebSocket.
-pub static WEB_SOCKET: Transport = Transport {
+pub(crate) static WEB_SOCKET: Transport = Transport {
     name: "ws",
     needs_token: true,
     is_parent: false,

@@ -22,7 +22,7 @@ use tokio_tungstenite::{WebSocketStream, client_async, tungstenite::Message};
 use super::*;
 use crate::{
     peer::{caller::Caller, server::Limits},
-    transport::endpoint::{Endpoint, Rules},
+    transport::{endpoint::Endpoint, socket::Rules},
 };
 
 /// Listens as `--listen` would.
