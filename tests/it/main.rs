@@ -18,6 +18,7 @@ mod daemon_timeline;
 mod events;
 mod example_clients;
 mod faults;
+mod floors;
 mod hooks;
 mod interleavings;
 mod lifecycle;

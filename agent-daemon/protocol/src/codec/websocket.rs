@@ -6,7 +6,9 @@
 
 use std::ops::Range;
 
-use super::{Frame, FrameError, Frames, Framing, KEPT_BYTES, MAX_SKIPPED_BYTES, READ_BYTES};
+use crate::codec::framing::{
+    Frame, FrameError, Frames, Framing, KEPT_BYTES, MAX_SKIPPED_BYTES, READ_BYTES,
+};
 
 /// How much a control frame may carry.
 const MAX_CONTROL_BYTES: u64 = 125;
