@@ -6,7 +6,7 @@
 use std::io;
 
 use agent_protocol::codec::{
-    Decoder, Frame, FrameError, Frames, Framing, MAX_SKIPPED_BYTES, one_line,
+    FrameError, Framing, MAX_SKIPPED_BYTES, MessageDecoder, RawMessage, StreamDecoder, one_line,
 };
 use futures_util::{
     SinkExt, StreamExt,
@@ -63,13 +63,13 @@ impl<W: AsyncWrite + Unpin + Send + 'static> TransportSenderT for LineSender<W> 
 /// The receiving half over bytes.
 pub(crate) struct LineReceiver<R> {
     reader: R,
-    decoder: Decoder,
+    decoder: StreamDecoder,
 }
 
 impl<R> LineReceiver<R> {
     pub(crate) fn new(reader: R) -> Self {
         // The daemon is trusted not to send too much: a state is as long as its transcript.
-        LineReceiver { reader, decoder: Decoder::new(MAX_SKIPPED_BYTES as usize) }
+        LineReceiver { reader, decoder: StreamDecoder::new(MAX_SKIPPED_BYTES as usize) }
     }
 }
 
@@ -91,13 +91,13 @@ impl<R: AsyncRead + Unpin + Send + 'static> TransportReceiverT for LineReceiver<
     }
 }
 
-fn text_of(frame: Frame<'_>) -> Result<Option<String>, TransportError> {
+fn text_of(frame: RawMessage<'_>) -> Result<Option<String>, TransportError> {
     match frame {
-        Frame::Message(text) => Ok(answers_something(text).then(|| text.to_owned())),
-        Frame::NotText => Err(TransportError::Message("not UTF-8")),
-        Frame::TooLarge { .. } => Err(TransportError::Message("too long")),
+        RawMessage::Text(text) => Ok(answers_something(text).then(|| text.to_owned())),
+        RawMessage::NotText => Err(TransportError::Message("not UTF-8")),
+        RawMessage::TooLarge { .. } => Err(TransportError::Message("too long")),
         // In neither of a stream's framings.
-        Frame::Ping(_) | Frame::Close => Ok(None),
+        RawMessage::Ping(_) | RawMessage::Close => Ok(None),
     }
 }
 

@@ -21,7 +21,10 @@ use agent_daemon::{
 };
 use agent_protocol::{
     CloseSession, EXIT, Method, Shutdown, WaitForIdle,
-    codec::{Decoder, Frame, FrameError, Frames, Framing, one_line, websocket::WebSocketDecoder},
+    codec::{
+        FrameError, Framing, MessageDecoder, RawMessage, StreamDecoder, one_line,
+        websocket::WebSocketDecoder,
+    },
     local::paths::Directories,
 };
 use serde_json::{Value, value::RawValue};
@@ -41,8 +44,8 @@ const SPARE_BYTES: usize = 64 * 1024;
 /// One of it does not hold.
 pub fn check_codec(input: &[u8]) {
     let Some((cut, bytes)) = input.split_first() else { return };
-    let new: [fn() -> Box<dyn Frames>; 2] = [
-        || Box::new(Decoder::new(MAX_MESSAGE_BYTES)),
+    let new: [fn() -> Box<dyn MessageDecoder>; 2] = [
+        || Box::new(StreamDecoder::new(MAX_MESSAGE_BYTES)),
         || Box::new(WebSocketDecoder::new(MAX_MESSAGE_BYTES)),
     ];
     for new in new {
@@ -76,22 +79,22 @@ impl Found {
     }
 }
 
-impl From<Frame<'_>> for Found {
-    fn from(frame: Frame<'_>) -> Self {
+impl From<RawMessage<'_>> for Found {
+    fn from(frame: RawMessage<'_>) -> Self {
         match frame {
-            Frame::Message(text) => Found::Message(text.to_owned()),
-            Frame::NotText => Found::NotText,
-            Frame::TooLarge { limit } => {
+            RawMessage::Text(text) => Found::Message(text.to_owned()),
+            RawMessage::NotText => Found::NotText,
+            RawMessage::TooLarge { limit } => {
                 assert_eq!(limit, MAX_MESSAGE_BYTES);
                 Found::TooLarge
             }
-            Frame::Ping(bytes) => Found::Ping(bytes.to_owned()),
-            Frame::Close => Found::Close,
+            RawMessage::Ping(bytes) => Found::Ping(bytes.to_owned()),
+            RawMessage::Close => Found::Close,
         }
     }
 }
 
-fn frames(mut decoder: Box<dyn Frames>, bytes: &[u8], piece: usize) -> Vec<Found> {
+fn frames(mut decoder: Box<dyn MessageDecoder>, bytes: &[u8], piece: usize) -> Vec<Found> {
     let mut story = Vec::new();
     for piece in bytes.chunks(piece) {
         let room = decoder.room();
@@ -118,10 +121,10 @@ fn check_echo(found: &Found) {
     for framing in [Framing::Lines, Framing::Headers] {
         let mut bytes = Vec::new();
         framing.encode(&[&text], &mut bytes);
-        let decoder = Decoder::new(bytes.len());
-        let mut decoder: Box<dyn Frames> = Box::new(decoder);
+        let decoder = StreamDecoder::new(bytes.len());
+        let mut decoder: Box<dyn MessageDecoder> = Box::new(decoder);
         decoder.room().extend_from_slice(&bytes);
-        assert_eq!(decoder.next(), Some(Ok(Frame::Message(&text))), "{framing:?}");
+        assert_eq!(decoder.next(), Some(Ok(RawMessage::Text(&text))), "{framing:?}");
         assert_eq!(decoder.next(), None);
     }
 }
@@ -221,7 +224,7 @@ struct Said<'a> {
 
 impl Expected {
     fn of(bytes: &[u8]) -> Self {
-        let mut decoder = Decoder::new(MAX_MESSAGE_BYTES);
+        let mut decoder = StreamDecoder::new(MAX_MESSAGE_BYTES);
         let (mut in_order, mut aside) = (Vec::new(), Vec::new());
         // Told by the first byte that is not blank; nothing else is asked for without one.
         decoder.room().extend_from_slice(bytes);
@@ -272,8 +275,8 @@ impl Expected {
 }
 
 /// Notes what a frame asks for, and answers whether anything after it counts.
-fn expect(frame: Frame<'_>, in_order: &mut Vec<String>, aside: &mut Vec<String>) -> bool {
-    let Frame::Message(text) = frame else {
+fn expect(frame: RawMessage<'_>, in_order: &mut Vec<String>, aside: &mut Vec<String>) -> bool {
+    let RawMessage::Text(text) = frame else {
         in_order.push("null".to_owned());
         return true;
     };
@@ -301,12 +304,12 @@ fn messages(framing: Framing, said: &[u8]) -> Vec<String> {
     if framing == Framing::Lines {
         return text.lines().map(str::to_owned).collect();
     }
-    let mut decoder: Box<dyn Frames> = Box::new(Decoder::new(usize::MAX));
+    let mut decoder: Box<dyn MessageDecoder> = Box::new(StreamDecoder::new(usize::MAX));
     decoder.room().extend_from_slice(said);
     let mut messages = Vec::new();
     while let Some(frame) = decoder.next() {
         match frame.expect("what is written has its headers") {
-            Frame::Message(text) => messages.push(text.to_owned()),
+            RawMessage::Text(text) => messages.push(text.to_owned()),
             other => panic!("{other:?} was written"),
         }
     }

@@ -30,7 +30,7 @@ pub struct EventLog {
     instance_id: Arc<str>,
     snapshot: Box<dyn Fn() -> Snapshot + Send + Sync>,
     policy: SlowReaderPolicy,
-    log: Mutex<Log>,
+    log: Mutex<Entries>,
 }
 
 /// Where a new reader begins.
@@ -79,12 +79,12 @@ pub(crate) struct Taken {
     pub(crate) entries: Vec<Arc<Entry>>,
     /// The reader has passed everything up to this number.
     pub(crate) passed: u64,
-    pub(crate) then: Then,
+    pub(crate) then: Next,
 }
 
 /// How it goes on after what was taken.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Then {
+pub(crate) enum Next {
     /// There is more already.
     More,
     /// Nothing until the log grows.
@@ -95,7 +95,7 @@ pub(crate) enum Then {
     Ended(Arc<str>),
 }
 
-struct Log {
+struct Entries {
     // Invariant: consecutive numbers, the last one being `head`.
     entries: VecDeque<Arc<Entry>>,
     head: u64,
@@ -136,7 +136,7 @@ impl EventLog {
         policy: SlowReaderPolicy,
         snapshot: impl Fn() -> Snapshot + Send + Sync + 'static,
     ) -> Self {
-        let log = Log {
+        let log = Entries {
             entries: VecDeque::new(),
             head: snapshot().seq,
             beginning: 0,
@@ -265,7 +265,7 @@ impl EventLog {
         taken
     }
 
-    fn lock(&self) -> MutexGuard<'_, Log> {
+    fn lock(&self) -> MutexGuard<'_, Entries> {
         // A panic under the lock leaves at worst a counter wrong; the session goes on.
         self.log.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -277,7 +277,7 @@ impl fmt::Debug for EventLog {
     }
 }
 
-impl Log {
+impl Entries {
     fn oldest(&self) -> u64 {
         self.head + 1 - self.entries.len() as u64
     }
@@ -410,9 +410,9 @@ impl Log {
 
     fn take(&mut self, id: ReaderId, max_bytes: usize) -> Taken {
         let nothing = |passed, then| Taken { entries: Vec::new(), passed, then };
-        let Some(reader) = self.readers.get(&id) else { return nothing(u64::MAX, Then::Wait) };
+        let Some(reader) = self.readers.get(&id) else { return nothing(u64::MAX, Next::Wait) };
         if reader.lost {
-            return nothing(reader.cursor, Then::Lagged);
+            return nothing(reader.cursor, Next::Lagged);
         }
         let (filter, mut cursor) = (reader.filter, reader.cursor);
         let (mut bytes, mut burden) = (0, 0);
@@ -429,9 +429,9 @@ impl Log {
             cursor = entry.seq;
         }
         let then = match &self.last_word {
-            _ if cursor < self.head => Then::More,
-            Some(last_word) => Then::Ended(last_word.clone()),
-            None => Then::Wait,
+            _ if cursor < self.head => Next::More,
+            Some(last_word) => Next::Ended(last_word.clone()),
+            None => Next::Wait,
         };
         if let Some(reader) = self.readers.get_mut(&id) {
             reader.cursor = cursor;

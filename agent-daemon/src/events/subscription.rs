@@ -11,7 +11,7 @@ use agent_protocol::{Control, MessagesWanted, RpcError, SubscribeParams, TAIL_ME
 
 use crate::events::{
     entry::{Entry, Filter, write_frame},
-    fanout::{Backlog, EventLog, Opening, ReaderId, Start, Then},
+    fanout::{Backlog, EventLog, Next, Opening, ReaderId, Start},
 };
 
 /// The newest messages of a state, and `messagesFrom` where there are others.
@@ -44,7 +44,7 @@ pub(crate) struct Subscription {
 }
 
 /// Frames that were taken from a subscription and are not text yet.
-pub(crate) enum Piece {
+pub(crate) enum Chunk {
     Opening {
         log: Arc<EventLog>,
         lagged_from: Option<u64>,
@@ -87,7 +87,7 @@ impl Subscription {
     }
 
     /// Takes what can be sent next, about `max_bytes` of it.
-    pub(crate) fn next(&mut self, max_bytes: usize, merge: bool) -> Option<Piece> {
+    pub(crate) fn next(&mut self, max_bytes: usize, merge: bool) -> Option<Chunk> {
         if let Some(opening) = self.opening.take() {
             return Some(self.opened(opening, None));
         }
@@ -95,7 +95,7 @@ impl Subscription {
             return None;
         }
         let taken = self.log.take(self.reader, max_bytes);
-        if taken.then == Then::Lagged {
+        if taken.then == Next::Lagged {
             let lagged_from = Some(self.passed + 1);
             let opening = self.log.rejoin(self.reader);
             self.previous = opening.cut;
@@ -108,17 +108,17 @@ impl Subscription {
             self.previous = last.seq;
         }
         let last_word = match taken.then {
-            Then::Ended(last_word) => Some(last_word),
-            Then::More | Then::Wait | Then::Lagged => None,
+            Next::Ended(last_word) => Some(last_word),
+            Next::More | Next::Wait | Next::Lagged => None,
         };
         self.ended = last_word.is_some();
         let is_something = !taken.entries.is_empty() || self.ended;
         let entries = taken.entries;
-        is_something.then_some(Piece::Events { entries, merge, previous, last_word })
+        is_something.then_some(Chunk::Events { entries, merge, previous, last_word })
     }
 
-    fn opened(&self, opening: Opening, lagged_from: Option<u64>) -> Piece {
-        Piece::Opening { log: self.log.clone(), lagged_from, opening, messages: self.messages }
+    fn opened(&self, opening: Opening, lagged_from: Option<u64>) -> Chunk {
+        Chunk::Opening { log: self.log.clone(), lagged_from, opening, messages: self.messages }
     }
 
     /// Whether everything up to a number was taken, so that it is sent before what is put out now.
@@ -149,11 +149,11 @@ impl Drop for Subscription {
     }
 }
 
-impl Piece {
+impl Chunk {
     /// Writes the frames, each by one call of `put`.
     pub(crate) fn write(self, mut put: impl FnMut(&str)) {
         match self {
-            Piece::Opening { log, lagged_from, opening, messages } => {
+            Chunk::Opening { log, lagged_from, opening, messages } => {
                 if let Some(from_seq) = lagged_from {
                     put(&log.control(Control::Lagged { from_seq, to_seq: opening.cut }));
                 }
@@ -170,7 +170,7 @@ impl Piece {
                     state,
                 }));
             }
-            Piece::Events { entries, merge, mut previous, last_word } => {
+            Chunk::Events { entries, merge, mut previous, last_word } => {
                 let (mut rest, mut frame) = (&entries[..], String::new());
                 while !rest.is_empty() {
                     frame.clear();

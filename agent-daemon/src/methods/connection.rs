@@ -10,7 +10,7 @@ use futures_util::FutureExt;
 
 use crate::{
     methods::{
-        Answer, Handler, How, check_name,
+        Handler, How, Response, check_name,
         params::{parse_initialize, parse_subscription},
     },
     peer::caller::Caller,
@@ -44,7 +44,7 @@ async fn shutdown(
     daemon: Arc<Daemon>,
     caller: Arc<Caller>,
     params: ShutdownParams,
-) -> Answer<Shutdown> {
+) -> Response<Shutdown> {
     let is_ours = caller.transport().is_parent;
     if !is_ours && params.scope != Some(ShutdownScope::Daemon) {
         let problem =

@@ -26,10 +26,10 @@ mod sessions;
 const MAX_NAME: usize = 256;
 
 /// What a method answers with.
-type Answer<M> = Result<<M as Method>::Result, RpcError>;
+type Response<M> = Result<<M as Method>::Result, RpcError>;
 
 /// Who calls, and whom.
-struct Call<'a> {
+struct Asked<'a> {
     daemon: &'a Daemon,
     caller: &'a Arc<Caller>,
 }
@@ -48,9 +48,9 @@ trait Handler: Method<Params: Send + 'static, Result: Clone + 'static> + Sized {
 /// How a method is carried out.
 enum How<M: Method> {
     /// In one step.
-    AtOnce(fn(Call<'_>, M::Params) -> Answer<M>),
+    AtOnce(fn(Asked<'_>, M::Params) -> Response<M>),
     /// In several, between which it may wait. The first is done at once, too.
-    Later(fn(Arc<Daemon>, Arc<Caller>, M::Params) -> BoxFuture<'static, Answer<M>>),
+    Later(fn(Arc<Daemon>, Arc<Caller>, M::Params) -> BoxFuture<'static, Response<M>>),
 }
 
 /// All methods of the protocol.
@@ -69,7 +69,7 @@ impl<M: Handler> Visit<M> for Table {
         let added = match M::HOW {
             How::AtOnce(handle) => {
                 self.module.register_method(M::NAME, move |params, daemon, extensions| {
-                    let call = Call { daemon, caller: caller(extensions)? };
+                    let call = Asked { daemon, caller: caller(extensions)? };
                     let result = M::read(params.as_str()).and_then(|params| handle(call, params));
                     result.map_err(ErrorObjectOwned::from)
                 })
@@ -88,7 +88,7 @@ impl<M: Handler> Visit<M> for Table {
     }
 }
 
-impl Call<'_> {
+impl Asked<'_> {
     fn session(&self, id: &Option<String>) -> Result<Arc<Session>, RpcError> {
         self.daemon.sessions.get(id.as_deref())
     }

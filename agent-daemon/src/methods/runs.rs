@@ -14,7 +14,7 @@ use agent_protocol::{
 use futures_util::FutureExt;
 
 use crate::{
-    methods::{Answer, Handler, How, check_name, input},
+    methods::{Handler, How, Response, check_name, input},
     peer::caller::Caller,
     sessions::daemon::Daemon,
 };
@@ -24,7 +24,11 @@ impl Handler for Prompt {
         How::Later(|daemon, caller, params| prompt(daemon, caller, params).boxed());
 }
 
-async fn prompt(daemon: Arc<Daemon>, caller: Arc<Caller>, params: PromptParams) -> Answer<Prompt> {
+async fn prompt(
+    daemon: Arc<Daemon>,
+    caller: Arc<Caller>,
+    params: PromptParams,
+) -> Response<Prompt> {
     let session = daemon.sessions.get(params.session_id.as_deref())?;
     let input = input(&caller, params.input, params.client_message_id).await?;
     let intent = Intent::Prompt { on_busy: params.on_busy.unwrap_or(OnBusy::Reject) };
@@ -97,7 +101,7 @@ async fn wait_for_idle(
     daemon: Arc<Daemon>,
     caller: Arc<Caller>,
     params: WaitForIdleParams,
-) -> Answer<WaitForIdle> {
+) -> Response<WaitForIdle> {
     let session = daemon.sessions.get(params.session_id.as_deref())?;
     let patience = params.timeout_ms.map_or(Duration::MAX, Duration::from_millis);
     let idle = tokio::time::timeout(patience, idle(&session.agent, params.run_id)).await;

@@ -13,7 +13,7 @@ use futures_util::FutureExt;
 
 use crate::{
     events::subscription::with_newest_messages,
-    methods::{Answer, Handler, How},
+    methods::{Handler, How, Response},
     peer::caller::Caller,
     sessions::{daemon::Daemon, registry::not_found},
 };
@@ -111,7 +111,7 @@ async fn close_session(
     daemon: Arc<Daemon>,
     _: Arc<Caller>,
     params: SessionParams,
-) -> Answer<CloseSession> {
+) -> Response<CloseSession> {
     let session = daemon.sessions.get(params.session_id.as_deref())?;
     if *session.id == *DEFAULT_SESSION {
         return Ok(CloseSessionResult { closed: false });

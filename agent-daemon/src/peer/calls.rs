@@ -9,7 +9,7 @@ use std::{any::Any, panic::AssertUnwindSafe, sync::Arc};
 
 use agent_protocol::{
     CANCEL_REQUEST, EXIT, Initialize, Method, Order, RpcError,
-    codec::{Frame, one_line},
+    codec::{RawMessage, one_line},
 };
 use futures_util::{FutureExt, future::BoxFuture};
 use jsonrpsee::{
@@ -65,7 +65,7 @@ impl Calls {
     }
 
     /// Carries out what a frame asks for. Dropped in between, the call has had no effect.
-    pub(crate) async fn take(&mut self, frame: Frame<'_>) -> Then {
+    pub(crate) async fn take(&mut self, frame: RawMessage<'_>) -> Then {
         let then = self.take_in(frame).await;
         if !self.caller.is_authorized() {
             self.strange_messages += 1;
@@ -77,23 +77,23 @@ impl Calls {
         }
     }
 
-    async fn take_in(&mut self, frame: Frame<'_>) -> Then {
+    async fn take_in(&mut self, frame: RawMessage<'_>) -> Then {
         let text = match frame {
-            Frame::Message(text) => text,
-            Frame::NotText => {
+            RawMessage::Text(text) => text,
+            RawMessage::NotText => {
                 let problem = "it is not text in UTF-8".to_owned();
                 self.refuse("null", RpcError::ParseError { problem });
                 return Then::GoOn;
             }
-            Frame::TooLarge { limit } => {
+            RawMessage::TooLarge { limit } => {
                 self.refuse("null", RpcError::MessageTooLarge { limit: limit as u64 });
                 return Then::GoOn;
             }
-            Frame::Ping(payload) => {
+            RawMessage::Ping(payload) => {
                 self.caller.outbox.pong(payload);
                 return Then::GoOn;
             }
-            Frame::Close => return Then::Close,
+            RawMessage::Close => return Then::Close,
         };
         match parse(text) {
             Incoming::StrayAnswer => Then::GoOn,

@@ -8,7 +8,7 @@ use std::{future::Future, io, pin::Pin, sync::Arc, time::Duration};
 
 use agent_protocol::{
     Method, Shutdown,
-    codec::{FrameError, Frames},
+    codec::{FrameError, MessageDecoder},
 };
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
@@ -22,7 +22,7 @@ use crate::{
     peer::{
         caller::Caller,
         calls::{Calls, Then},
-        outbox::{Batch, Outbox},
+        outbox::{Outbox, Outgoing},
         server::Server,
         strangers::Seat,
         transport::Transport,
@@ -77,8 +77,8 @@ pub(crate) struct Connection<R, W> {
     server: Arc<Server>,
     caller: Arc<Caller>,
     calls: Calls,
-    input: Input<R>,
-    output: Output<W>,
+    input: ReadingSide<R>,
+    output: WritingSide<W>,
     /// Completes when the peer is gone, at any time,
     hangup: Hangup,
     /// and after the end of its input.
@@ -88,14 +88,14 @@ pub(crate) struct Connection<R, W> {
     span: tracing::Span,
 }
 
-struct Input<R> {
+struct ReadingSide<R> {
     reader: R,
-    decoder: Box<dyn Frames>,
+    decoder: Box<dyn MessageDecoder>,
 }
 
-struct Output<W> {
+struct WritingSide<W> {
     writer: W,
-    batch: Batch,
+    batch: Outgoing,
     /// How much of the batch is written.
     written: usize,
     policy: SlowReaderPolicy,
@@ -142,8 +142,8 @@ where
         let stop = (!transport.is_parent).then(|| server.stop.clone());
         Connection {
             calls: Calls::new(caller.clone()),
-            input: Input { reader, decoder },
-            output: Output { writer, batch: Batch::default(), written: 0, policy, stop },
+            input: ReadingSide { reader, decoder },
+            output: WritingSide { writer, batch: Outgoing::default(), written: 0, policy, stop },
             hangup: Box::pin(std::future::pending()),
             late_hangup: Box::pin(std::future::pending()),
             seat: None,
@@ -279,7 +279,7 @@ async fn over(seat: &Option<Seat>) {
     }
 }
 
-impl<R: AsyncRead + Unpin> Input<R> {
+impl<R: AsyncRead + Unpin> ReadingSide<R> {
     async fn run(
         &mut self,
         caller: &Caller,
@@ -363,7 +363,7 @@ enum UntilWhen {
     Drained,
 }
 
-impl<W: AsyncWrite + Unpin> Output<W> {
+impl<W: AsyncWrite + Unpin> WritingSide<W> {
     /// Writes what the outbox has. Dropped in between, it can be run again and loses nothing.
     async fn run(&mut self, outbox: &Outbox, until: UntilWhen) -> io::Result<()> {
         loop {

@@ -19,7 +19,7 @@ use tokio::sync::Notify;
 use crate::events::{
     fanout::{Backlog, EventLog},
     policy::SlowReaderPolicy,
-    subscription::{Piece, Subscription},
+    subscription::{Chunk, Subscription},
 };
 
 /// A batch's memory after a large frame is given back.
@@ -65,7 +65,7 @@ struct Subscriptions {
 
 /// Encoded messages on their way out.
 #[derive(Debug, Default)]
-pub(crate) struct Batch {
+pub(crate) struct Outgoing {
     pub(crate) bytes: Vec<u8>,
     answers: usize,
     answer_bytes: usize,
@@ -183,13 +183,13 @@ impl Outbox {
     }
 
     /// Fills a batch: answers first, then events, each subscription in its turn.
-    pub(crate) fn fill(&self, batch: &mut Batch) {
+    pub(crate) fn fill(&self, batch: &mut Outgoing) {
         // Until the peer has spoken there is nothing to answer.
         let Some(framing) = self.framing.get().copied() else { return };
         self.take_answers(framing, batch);
         let (answers_end, mut envelope) = (batch.bytes.len(), String::new());
         while batch.bytes.len() - answers_end < self.policy.batch_bytes {
-            let Some((id, piece)) = self.take_piece() else { break };
+            let Some((id, chunk)) = self.take_chunk() else { break };
             envelope.clear();
             // jsonrpsee's shape of a subscription's notification (W4.1).
             envelope.push_str(r#"{"jsonrpc":"2.0","method":""#);
@@ -198,12 +198,12 @@ impl Outbox {
             envelope.push_str(&id);
             envelope.push_str(r#"","result":"#);
             // Written here, outside any lock: a snapshot takes its time.
-            piece.write(|frame| framing.encode(&[&envelope, frame, "}}"], &mut batch.bytes));
+            chunk.write(|frame| framing.encode(&[&envelope, frame, "}}"], &mut batch.bytes));
         }
         self.moved.notify_waiters();
     }
 
-    fn take_answers(&self, framing: Framing, batch: &mut Batch) {
+    fn take_answers(&self, framing: Framing, batch: &mut Outgoing) {
         let mut answers = self.answers();
         if let Some(payload) = answers.ping.take() {
             websocket::pong(&payload, &mut batch.bytes);
@@ -217,7 +217,7 @@ impl Outbox {
         }
     }
 
-    fn take_piece(&self) -> Option<(Arc<str>, Piece)> {
+    fn take_chunk(&self) -> Option<(Arc<str>, Chunk)> {
         let policy = &self.policy;
         let merge = self.backlog.waiting() > policy.merge_bytes;
         let max_bytes = if merge { policy.merged_turn_bytes } else { policy.turn_bytes };
@@ -225,7 +225,7 @@ impl Outbox {
         for _ in 0..subscriptions.open.len() {
             let turn = subscriptions.turn % subscriptions.open.len();
             let subscription = &mut subscriptions.open[turn];
-            let piece = subscription.next(max_bytes, merge);
+            let chunk = subscription.next(max_bytes, merge);
             let id = subscription.id.clone();
             let has_ended = subscription.has_ended();
             subscriptions.turn = turn + 1;
@@ -233,15 +233,15 @@ impl Outbox {
                 subscriptions.open.remove(turn);
                 subscriptions.turn = turn;
             }
-            if let Some(piece) = piece {
-                return Some((id, piece));
+            if let Some(chunk) = chunk {
+                return Some((id, chunk));
             }
         }
         None
     }
 
     /// Notes that a batch was written, which makes room for other calls.
-    pub(crate) fn written(&self, batch: &mut Batch) {
+    pub(crate) fn written(&self, batch: &mut Outgoing) {
         let mut answers = self.answers();
         answers.unwritten -= batch.answers;
         answers.bytes -= batch.answer_bytes;

@@ -4,7 +4,7 @@
 
 use std::fmt;
 
-use agent_protocol::codec::Frames;
+use agent_protocol::codec::MessageDecoder;
 
 /// What is true of all peers who come by one transport.
 pub struct Transport {
@@ -16,7 +16,7 @@ pub struct Transport {
     /// slowly as it likes.
     pub is_parent: bool,
     /// What finds the peer's messages in its bytes, none of which is longer than so many.
-    pub decoder: fn(usize) -> Box<dyn Frames>,
+    pub decoder: fn(usize) -> Box<dyn MessageDecoder>,
     /// Writes the last bytes of a connection, for a reason of RFC 6455, 7.4.1.
     pub farewell: fn(u16, &mut Vec<u8>),
 }

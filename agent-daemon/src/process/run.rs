@@ -33,7 +33,7 @@ use crate::{
     },
     system::descriptors::{self, raise_limit},
     transport::{
-        listener::Listener,
+        listener::Acceptor,
         socket::{ListenError, Rules},
         stdio::{STDIO, Stdio},
     },
@@ -152,7 +152,7 @@ pub(super) async fn run(
     Ok(code)
 }
 
-async fn listen(configuration: &Configuration) -> Result<Vec<Listener>, StartError> {
+async fn listen(configuration: &Configuration) -> Result<Vec<Acceptor>, StartError> {
     let rules = Rules {
         allow_remote: configuration.allow_remote,
         allowed_origins: configuration.websocket.allowed_origins.clone(),

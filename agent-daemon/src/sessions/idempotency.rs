@@ -18,14 +18,14 @@ pub(super) const REMEMBERED: usize = 1_024;
 /// The remembered calls of one session, and their answers.
 #[derive(Debug)]
 pub(super) struct Idempotency<A> {
-    calls: HashMap<Arc<str>, Call<A>>,
+    calls: HashMap<Arc<str>, PastCall<A>>,
     // Invariant: the keys of `calls`, oldest first.
     order: VecDeque<Arc<str>>,
     hashers: [RandomState; 2],
 }
 
 #[derive(Debug)]
-struct Call<A> {
+struct PastCall<A> {
     method: &'static str,
     digest: u128,
     message_id: MessageId,
@@ -74,11 +74,11 @@ impl<A: Clone> Idempotency<A> {
             return Err(Conflict { message_id: known.message_id.clone() }.into());
         }
         let (message_id, answer) = call()?;
-        self.remember(id.into(), Call { method, digest, message_id, answer: answer.clone() });
+        self.remember(id.into(), PastCall { method, digest, message_id, answer: answer.clone() });
         Ok(answer)
     }
 
-    fn remember(&mut self, id: Arc<str>, call: Call<A>) {
+    fn remember(&mut self, id: Arc<str>, call: PastCall<A>) {
         if self.order.len() == REMEMBERED
             && let Some(oldest) = self.order.pop_front()
         {

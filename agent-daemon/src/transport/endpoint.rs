@@ -14,7 +14,7 @@ use crate::{
     peer::transport::Transport,
     transport::{
         LISTENED,
-        listener::Listener,
+        listener::Acceptor,
         socket::{Address, ListenError, Listened, Rules},
         unix,
     },
@@ -54,8 +54,8 @@ impl Endpoint {
     ///
     /// # Errors
     /// Another daemon serves it, the rules do not allow it, or the system refuses.
-    pub(crate) async fn bind(&self, rules: &Rules) -> Result<Listener, ListenError> {
-        (self.listened.bind)(&self.address, rules).await.map(Listener::new)
+    pub(crate) async fn bind(&self, rules: &Rules) -> Result<Acceptor, ListenError> {
+        (self.listened.bind)(&self.address, rules).await.map(Acceptor::new)
     }
 }
 

@@ -14,13 +14,13 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// A socket that others can connect to.
 #[derive(Debug)]
-pub(crate) struct Listener {
+pub(crate) struct Acceptor {
     socket: Box<dyn Socket>,
 }
 
-impl Listener {
+impl Acceptor {
     pub(crate) fn new(socket: Box<dyn Socket>) -> Self {
-        Listener { socket }
+        Acceptor { socket }
     }
 
     /// The address as a client is to be told, as `tcp:127.0.0.1:4000`.

@@ -14,7 +14,7 @@ use std::{
     thread,
 };
 
-use agent_protocol::codec::Decoder;
+use agent_protocol::codec::StreamDecoder;
 use rustix::{
     event::{PollFd, PollFlags, poll},
     fs::{FileType, fstat},
@@ -32,7 +32,7 @@ pub static STDIO: Transport = Transport {
     name: "stdio",
     needs_token: false,
     is_parent: true,
-    decoder: |max_message_bytes| Box::new(Decoder::new(max_message_bytes)),
+    decoder: |max_message_bytes| Box::new(StreamDecoder::new(max_message_bytes)),
     farewell: |_, _| {},
 };
 

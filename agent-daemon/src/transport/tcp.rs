@@ -4,7 +4,7 @@
 
 use std::{io, net::SocketAddr, sync::Arc};
 
-use agent_protocol::codec::Decoder;
+use agent_protocol::codec::StreamDecoder;
 use futures_util::{FutureExt, future::BoxFuture};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -18,7 +18,7 @@ pub(crate) static TCP: Transport = Transport {
     name: "tcp",
     needs_token: true,
     is_parent: false,
-    decoder: |max_message_bytes| Box::new(Decoder::new(max_message_bytes)),
+    decoder: |max_message_bytes| Box::new(StreamDecoder::new(max_message_bytes)),
     farewell: |_, _| {},
 };
 

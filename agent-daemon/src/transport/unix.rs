@@ -20,7 +20,7 @@ use std::{
     time::Duration,
 };
 
-use agent_protocol::{codec::Decoder, local::place::make_private_directory};
+use agent_protocol::{codec::StreamDecoder, local::place::make_private_directory};
 use futures_util::{FutureExt, future::BoxFuture};
 use tokio::{
     io::Interest,
@@ -37,7 +37,7 @@ pub static UNIX: Transport = Transport {
     name: "unix",
     needs_token: false,
     is_parent: false,
-    decoder: |max_message_bytes| Box::new(Decoder::new(max_message_bytes)),
+    decoder: |max_message_bytes| Box::new(StreamDecoder::new(max_message_bytes)),
     farewell: |_, _| {},
 };
 

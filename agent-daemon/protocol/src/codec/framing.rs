@@ -15,9 +15,9 @@ pub enum Framing {
 
 /// One message of the peer, or what became of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Frame<'a> {
+pub enum RawMessage<'a> {
     /// Text that may be JSON.
-    Message(&'a str),
+    Text(&'a str),
     /// Bytes that are no text.
     NotText,
     /// A message over the limit. Its bytes are skipped.
@@ -58,7 +58,7 @@ pub enum FrameError {
 }
 
 /// What finds the frames in a stream of bytes.
-pub trait Frames: Send {
+pub trait MessageDecoder: Send {
     /// Changes the limit, from the next message on.
     fn set_max_message_bytes(&mut self, max: usize);
 
@@ -72,10 +72,10 @@ pub trait Frames: Send {
     ///
     /// # Errors
     /// No further frame can be found; the connection has to end.
-    fn next(&mut self) -> Option<Result<Frame<'_>, FrameError>>;
+    fn next(&mut self) -> Option<Result<RawMessage<'_>, FrameError>>;
 
     /// The last frame, when there are no more bytes.
-    fn finish(&mut self) -> Option<Frame<'_>>;
+    fn finish(&mut self) -> Option<RawMessage<'_>>;
 }
 
 /// How long one block of headers may be.

@@ -7,8 +7,10 @@ mod framing;
 mod stream;
 pub mod websocket;
 
-pub use framing::{Frame, FrameError, Frames, Framing, MAX_HEADER_BYTES, MAX_SKIPPED_BYTES};
-pub use stream::Decoder;
+pub use framing::{
+    FrameError, Framing, MAX_HEADER_BYTES, MAX_SKIPPED_BYTES, MessageDecoder, RawMessage,
+};
+pub use stream::StreamDecoder;
 
 impl Framing {
     /// Appends one message, given in pieces that [`one_line`] has seen.

@@ -7,12 +7,13 @@
 use std::ops::Range;
 
 use crate::codec::framing::{
-    Frame, FrameError, Frames, Framing, KEPT_BYTES, MAX_HEADER_BYTES, MAX_SKIPPED_BYTES, READ_BYTES,
+    FrameError, Framing, KEPT_BYTES, MAX_HEADER_BYTES, MAX_SKIPPED_BYTES, MessageDecoder,
+    READ_BYTES, RawMessage,
 };
 
 /// Finds the messages in a stream of bytes, in lines or behind headers.
 #[derive(Debug)]
-pub struct Decoder {
+pub struct StreamDecoder {
     max_message_bytes: usize,
     state: State,
     buffer: Vec<u8>,
@@ -50,10 +51,10 @@ enum Found {
     TooLarge,
 }
 
-impl Decoder {
+impl StreamDecoder {
     /// A decoder for a connection that has not said anything yet.
     pub fn new(max_message_bytes: usize) -> Self {
-        Decoder {
+        StreamDecoder {
             max_message_bytes,
             state: State::Undecided,
             buffer: Vec::new(),
@@ -62,12 +63,12 @@ impl Decoder {
         }
     }
 
-    fn frame(&self, found: Found) -> Frame<'_> {
+    fn frame(&self, found: Found) -> RawMessage<'_> {
         match found {
-            Found::TooLarge => Frame::TooLarge { limit: self.max_message_bytes },
+            Found::TooLarge => RawMessage::TooLarge { limit: self.max_message_bytes },
             Found::Message(range) => match std::str::from_utf8(&self.buffer[range]) {
-                Ok(text) => Frame::Message(text),
-                Err(_) => Frame::NotText,
+                Ok(text) => RawMessage::Text(text),
+                Err(_) => RawMessage::NotText,
             },
         }
     }
@@ -215,7 +216,7 @@ impl Decoder {
     }
 }
 
-impl Frames for Decoder {
+impl MessageDecoder for StreamDecoder {
     fn set_max_message_bytes(&mut self, max: usize) {
         self.max_message_bytes = max;
     }
@@ -242,7 +243,7 @@ impl Frames for Decoder {
         &mut self.buffer
     }
 
-    fn next(&mut self) -> Option<Result<Frame<'_>, FrameError>> {
+    fn next(&mut self) -> Option<Result<RawMessage<'_>, FrameError>> {
         let found = self.advance();
         if let Some(Err(_)) = found {
             self.state = State::Broken;
@@ -251,7 +252,7 @@ impl Frames for Decoder {
     }
 
     /// A line may lack its end.
-    fn finish(&mut self) -> Option<Frame<'_>> {
+    fn finish(&mut self) -> Option<RawMessage<'_>> {
         let rest = self.start..self.buffer.len();
         self.take(rest.len());
         let is_line = matches!(self.state, State::Line) && !is_blank(&self.buffer[rest.clone()]);
@@ -359,7 +360,7 @@ mod tests {
     ];
 
     fn decode(pieces: &[&[u8]]) -> String {
-        let mut decoder = Decoder::new(MAX);
+        let mut decoder = StreamDecoder::new(MAX);
         let mut story = String::new();
         for piece in pieces {
             decoder.room().extend_from_slice(piece);
@@ -373,15 +374,15 @@ mod tests {
         story
     }
 
-    fn tell(frame: Result<Frame<'_>, FrameError>, story: &mut String) {
+    fn tell(frame: Result<RawMessage<'_>, FrameError>, story: &mut String) {
         match frame {
-            Ok(Frame::Message(text)) => {
+            Ok(RawMessage::Text(text)) => {
                 story.push_str(text);
                 story.push('|');
             }
-            Ok(Frame::NotText) => story.push_str("[not utf-8]"),
-            Ok(Frame::TooLarge { limit: MAX }) => story.push_str("[too large]"),
-            Ok(Frame::TooLarge { .. }) => story.push_str("[wrong limit]"),
+            Ok(RawMessage::NotText) => story.push_str("[not utf-8]"),
+            Ok(RawMessage::TooLarge { limit: MAX }) => story.push_str("[too large]"),
+            Ok(RawMessage::TooLarge { .. }) => story.push_str("[wrong limit]"),
             Err(FrameError::FirstByte(_)) => story.push_str("[first byte]"),
             Err(FrameError::Header) => story.push_str("[header]"),
             Err(FrameError::ContentLength) => story.push_str("[content length]"),
@@ -436,7 +437,7 @@ mod tests {
     // W1.3
     #[test]
     fn a_line_without_an_end_is_not_stored_and_is_not_skipped_for_ever() {
-        let mut decoder = Decoder::new(MAX);
+        let mut decoder = StreamDecoder::new(MAX);
         let mut story = String::new();
         for last in [false, false, false, true] {
             if last {
@@ -453,7 +454,7 @@ mod tests {
 
     #[test]
     fn a_declared_length_reserves_nothing() {
-        let mut decoder = Decoder::new(1 << 30);
+        let mut decoder = StreamDecoder::new(1 << 30);
         decoder.room().extend_from_slice(b"Content-Length: 1000000000\r\n\r\n{");
         assert!(decoder.next().is_none());
         assert!(decoder.room().capacity() < 1 << 20);
@@ -461,7 +462,7 @@ mod tests {
 
     #[test]
     fn a_large_message_gives_its_memory_back() {
-        let mut decoder = Decoder::new(1 << 30);
+        let mut decoder = StreamDecoder::new(1 << 30);
         decoder.room().extend_from_slice(&[b'1'; 1 << 20]);
         decoder.room().extend_from_slice(b"\n");
         assert!(decoder.next().is_some());

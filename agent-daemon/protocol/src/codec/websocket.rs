@@ -7,7 +7,7 @@
 use std::ops::Range;
 
 use crate::codec::framing::{
-    Frame, FrameError, Frames, Framing, KEPT_BYTES, MAX_SKIPPED_BYTES, READ_BYTES,
+    FrameError, Framing, KEPT_BYTES, MAX_SKIPPED_BYTES, MessageDecoder, READ_BYTES, RawMessage,
 };
 
 /// How much a control frame may carry.
@@ -190,22 +190,22 @@ impl WebSocketDecoder {
         is_final.then_some(Found::Assembled { is_text })
     }
 
-    fn frame(&self, found: Found) -> Frame<'_> {
+    fn frame(&self, found: Found) -> RawMessage<'_> {
         let (bytes, is_text) = match found {
             Found::Whole { range, is_text } => (&self.buffer[range], is_text),
             Found::Assembled { is_text } => (&self.pieces[..], is_text),
-            Found::TooLarge => return Frame::TooLarge { limit: self.max_message_bytes },
-            Found::Ping(range) => return Frame::Ping(&self.buffer[range]),
-            Found::Close => return Frame::Close,
+            Found::TooLarge => return RawMessage::TooLarge { limit: self.max_message_bytes },
+            Found::Ping(range) => return RawMessage::Ping(&self.buffer[range]),
+            Found::Close => return RawMessage::Close,
         };
         match std::str::from_utf8(bytes) {
-            Ok(text) if is_text => Frame::Message(text),
-            _ => Frame::NotText,
+            Ok(text) if is_text => RawMessage::Text(text),
+            _ => RawMessage::NotText,
         }
     }
 }
 
-impl Frames for WebSocketDecoder {
+impl MessageDecoder for WebSocketDecoder {
     fn set_max_message_bytes(&mut self, max: usize) {
         self.max_message_bytes = max;
     }
@@ -224,7 +224,7 @@ impl Frames for WebSocketDecoder {
         &mut self.buffer
     }
 
-    fn next(&mut self) -> Option<Result<Frame<'_>, FrameError>> {
+    fn next(&mut self) -> Option<Result<RawMessage<'_>, FrameError>> {
         if self.is_over {
             self.start = self.buffer.len();
             return None;
@@ -235,8 +235,8 @@ impl Frames for WebSocketDecoder {
     }
 
     /// Who leaves without a word has left.
-    fn finish(&mut self) -> Option<Frame<'_>> {
-        (!self.is_over).then_some(Frame::Close)
+    fn finish(&mut self) -> Option<RawMessage<'_>> {
+        (!self.is_over).then_some(RawMessage::Close)
     }
 }
 
@@ -307,11 +307,11 @@ mod tests {
             decoder.room().extend_from_slice(piece);
             while let Some(frame) = decoder.next() {
                 story.push_str(&match frame {
-                    Ok(Frame::Message(text)) => format!("{text}|"),
-                    Ok(Frame::NotText) => "[not text]".to_owned(),
-                    Ok(Frame::TooLarge { limit }) => format!("[over {limit}]"),
-                    Ok(Frame::Ping(payload)) => format!("[ping {}]", payload.len()),
-                    Ok(Frame::Close) => "[close]".to_owned(),
+                    Ok(RawMessage::Text(text)) => format!("{text}|"),
+                    Ok(RawMessage::NotText) => "[not text]".to_owned(),
+                    Ok(RawMessage::TooLarge { limit }) => format!("[over {limit}]"),
+                    Ok(RawMessage::Ping(payload)) => format!("[ping {}]", payload.len()),
+                    Ok(RawMessage::Close) => "[close]".to_owned(),
                     Err(FrameError::WebSocket(_)) => "[error]".to_owned(),
                     Err(error) => format!("[{error:?}]"),
                 });

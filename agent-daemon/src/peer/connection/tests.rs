@@ -7,7 +7,7 @@ use std::sync::Mutex;
 use agent_core::reduce;
 use agent_protocol::{
     Control, Frame, SubscribeParams,
-    codec::{Decoder, Framing},
+    codec::{Framing, StreamDecoder},
     local::token::Token,
 };
 use jsonrpsee::{RpcModule, types::ErrorObjectOwned};
@@ -308,14 +308,14 @@ async fn ten_thousand_pipelined_calls_are_answered_in_order() {
             }
             writer
         });
-        let mut decoder = Decoder::new(1000);
+        let mut decoder = StreamDecoder::new(1000);
         let mut answered = 0;
         while answered < CALLS {
             assert_ne!(reader.read_buf(decoder.room()).await.unwrap(), 0);
             while let Some(frame) = decoder.next() {
                 let expected =
                     format!(r#"{{"jsonrpc":"2.0","id":{answered},"result":[{answered}]}}"#);
-                assert_eq!(frame, Ok(agent_protocol::codec::Frame::Message(&expected)));
+                assert_eq!(frame, Ok(agent_protocol::codec::RawMessage::Text(&expected)));
                 answered += 1;
             }
         }

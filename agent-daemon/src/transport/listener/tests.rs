@@ -26,7 +26,7 @@ use crate::{
 };
 
 /// Listens as `--listen` would.
-async fn listen(endpoint: &str) -> Listener {
+async fn listen(endpoint: &str) -> Acceptor {
     endpoint.parse::<Endpoint>().unwrap().bind(&Rules::default()).await.unwrap()
 }
 
@@ -54,11 +54,11 @@ fn server() -> (Arc<Server>, String) {
     (Server::new(module, limits, Some(token)), hex)
 }
 
-fn serve(listener: Listener, server: &Arc<Server>) -> JoinHandle<()> {
+fn serve(listener: Acceptor, server: &Arc<Server>) -> JoinHandle<()> {
     tokio::spawn(listener.serve(server.clone()))
 }
 
-fn port_of(listener: &Listener) -> SocketAddr {
+fn port_of(listener: &Acceptor) -> SocketAddr {
     listener.address().split_once(':').unwrap().1.parse().unwrap()
 }
 
