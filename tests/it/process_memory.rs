@@ -109,6 +109,18 @@ fn memory_that_is_no_longer_used_is_given_back() {
 
     memory.peer.call("reset", json!({}));
     memory.comes_down_to("after all was forgotten", 15 * MIB);
+
+    let sessions = ["a", "b"];
+    for session in sessions {
+        memory.peer.call("createSession", json!({ "sessionId": session }));
+        let said = Block::image("image/png", BASE64_STANDARD.encode(picture()));
+        memory.peer.call("prompt", json!({ "input": [said], "sessionId": session }));
+        memory.peer.call("waitForIdle", json!({ "sessionId": session }));
+    }
+    for session in sessions {
+        memory.peer.call("closeSession", json!({ "sessionId": session }));
+    }
+    memory.comes_down_to("after sessions were closed", 15 * MIB);
     let seen: Vec<&Value> =
         memory.peer.frames.iter().filter(|frame| frame["type"] == "message_end").collect();
     assert_eq!(seen.len(), 0, "nobody subscribed, so that only the daemon holds anything");

@@ -2,8 +2,10 @@
 //!
 //! Owns: the document around the schemas. Never: describes a field; the types do.
 
+use std::sync::Arc;
+
 use schemars::{JsonSchema, SchemaGenerator, generate::SchemaSettings};
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value, json, value::RawValue};
 
 use crate::{
     error::ErrorData,
@@ -37,11 +39,12 @@ pub fn protocol() -> Value {
     })
 }
 
-/// The document and its hash: made once, since every `initialize` tells the hash.
+/// The document as it is sent, and its hash: made once, since every `initialize` tells the hash, and
+/// writing so large a document anew for whoever asks takes as long as hundreds of other calls.
 #[derive(Debug)]
 pub struct Schema {
     /// What `getSchema` gives.
-    pub document: Value,
+    pub text: Arc<RawValue>,
     /// What `initialize` gives.
     pub hash: String,
 }
@@ -49,15 +52,16 @@ pub struct Schema {
 impl Schema {
     /// Describes the protocol.
     pub fn of_protocol() -> Self {
-        let document = protocol();
+        let document = protocol().to_string();
         let hash = hash(&document);
-        Schema { document, hash }
+        let text = RawValue::from_string(document).expect("a document is JSON");
+        Schema { text: text.into(), hash }
     }
 }
 
 /// A short text that differs when the schema does. FNV-1a, so that it is the same everywhere.
-fn hash(schema: &Value) -> String {
-    let hash = schema.to_string().bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+fn hash(schema: &str) -> String {
+    let hash = schema.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
     });
     format!("{hash:016x}")

@@ -89,5 +89,5 @@ impl Handler for Health {
 }
 
 impl Handler for GetSchema {
-    const HOW: How<Self> = How::AtOnce(|call, _| Ok(call.daemon.schema().document.clone()));
+    const HOW: How<Self> = How::Written(|daemon| daemon.schema().text.clone());
 }

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use agent_protocol::{Method, RpcError, Visit, each_method};
 use futures_util::future::BoxFuture;
 use jsonrpsee::{Extensions, RpcModule, types::ErrorObjectOwned};
+use serde_json::value::RawValue;
 
 use crate::{
     peer::caller::Caller,
@@ -45,12 +46,16 @@ trait Handler: Method<Params: Send + 'static, Result: Clone + 'static> + Sized {
     }
 }
 
+type LaterResponse<M> = BoxFuture<'static, Response<M>>;
+
 /// How a method is carried out.
 enum How<M: Method> {
     /// In one step.
     AtOnce(fn(Asked<'_>, M::Params) -> Response<M>),
+    /// Its result is there already, as it is sent.
+    Written(fn(&Daemon) -> Arc<RawValue>),
     /// In several, between which it may wait. The first is done at once, too.
-    Later(fn(Arc<Daemon>, Arc<Caller>, M::Params) -> BoxFuture<'static, Response<M>>),
+    Later(fn(Arc<Daemon>, Arc<Caller>, M::Params) -> LaterResponse<M>),
 }
 
 /// All methods of the protocol.
@@ -72,6 +77,12 @@ impl<M: Handler> Visit<M> for Table {
                     let call = Asked { daemon, caller: caller(extensions)? };
                     let result = M::read(params.as_str()).and_then(|params| handle(call, params));
                     result.map_err(ErrorObjectOwned::from)
+                })
+            }
+            How::Written(result) => {
+                self.module.register_method(M::NAME, move |params, daemon, _| {
+                    let read = M::read(params.as_str());
+                    read.map(|_| result(daemon)).map_err(ErrorObjectOwned::from)
                 })
             }
             How::Later(handle) => {

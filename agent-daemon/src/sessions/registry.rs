@@ -23,6 +23,7 @@ use crate::{
         instructions::SystemPrompt,
         session::{Session, SessionTools, resolve},
     },
+    system::memory::has_freed,
     tool::{self, Outputs, ToolPolicy, Workspace},
 };
 
@@ -189,6 +190,7 @@ impl Sessions {
         } else if !table.closed_ids.contains(&session.id) {
             table.has_forgotten = true;
         }
+        has_freed();
     }
 
     /// Makes no more sessions, and lets those that there are take no more work.

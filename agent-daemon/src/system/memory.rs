@@ -4,8 +4,9 @@
 //! for weeks beside an editor, and what it used for a moment is not its own.
 //! Never: changes what supervisors of commands and clients do; they do not live long.
 //!
-//! Anonymous memory in MiB ten seconds after 800 trivial commands (a transcript of 0.4 MB), after a
-//! picture of 10 MB that stays in the transcript, and after `reset`; no other load:
+//! The table is why this allocator was chosen, and older than [`give_back_at_rest`]: anonymous memory in
+//! MiB ten seconds after 800 trivial commands (a transcript of 0.4 MB), after a picture of 10 MB that
+//! stays in the transcript, and after `reset`; no other load:
 //!
 //! | allocator                              | commands | picture | reset |
 //! | -------------------------------------- | -------: | ------: | ----: |
@@ -21,14 +22,14 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
-/// So long after the last run or `reset` it is looked for what can be given back: one look, however
-/// many of them end together.
+/// So long after the last of what frees it is looked for what can be given back: one look, however
+/// many of them there are together.
 const REST: Duration = Duration::from_secs(1);
 
 /// Much may have become unused.
 static FREED: Notify = Notify::const_new();
 
-/// Says that much may have become unused: a run has ended, or a transcript was emptied.
+/// Says that much may have become unused: a run has ended, or a transcript was emptied or forgotten.
 pub(crate) fn has_freed() {
     FREED.notify_one();
 }
