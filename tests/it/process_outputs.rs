@@ -59,7 +59,9 @@ fn what_a_killed_daemon_left_goes_when_the_next_one_begins() {
     let kept = long_output(&mut home.connect(), "main");
     eventually("the end of what was left", || (!left.exists()).then_some(()));
     let mut beside = home.stdio_daemon(&[]);
-    long_output(&mut beside.peer(), "main");
+    // It lives as long as its input.
+    let mut its_input = beside.peer();
+    long_output(&mut its_input, "main");
     assert_eq!(daemons(&home).len(), 2);
     assert!(kept.exists());
     drop(living);

@@ -12,7 +12,6 @@ use agent_protocol::{
 };
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
-    task::yield_now,
     time::{sleep, timeout},
 };
 use tokio_util::sync::CancellationToken;
@@ -310,12 +309,7 @@ impl<R: AsyncRead + Unpin> ReadingSide<R> {
     async fn read(&mut self, caller: &Caller, calls: &mut Calls) -> Ending {
         const EXIT: Ending = Ending::Exit { after_shutdown: false };
         loop {
-            let mut is_next = false;
             loop {
-                // Many calls at once are no reason to let other peers wait for more than one.
-                if std::mem::replace(&mut is_next, true) {
-                    yield_now().await;
-                }
                 // Before each frame: what is read and not carried out yet costs no more memory.
                 caller.outbox.room().await;
                 self.decoder.set_max_message_bytes(max_message_bytes(caller));

@@ -138,11 +138,6 @@ impl Peer {
         let feed = Feed::new(setup.log);
         let context = Arc::new(Context { calls: Mutex::default(), gate: Notify::new(), feed });
         let server = Server::new(methods(context.clone()), setup.limits, Some(token));
-        Peer::of(server, context, &setup)
-    }
-
-    /// Another one of the same server.
-    fn of(server: Arc<Server>, context: Arc<Context>, setup: &Setup) -> Self {
         let (ours, theirs) = duplex(setup.pipe_bytes);
         let (reader, writer) = split(theirs);
         let serving = tokio::spawn(serve_bytes(server.clone(), reader, writer, setup.transport));
@@ -216,24 +211,6 @@ async fn check(input: &[u8], expected: &[&str]) {
     peer.writer.write_all(input).await.unwrap();
     let (lines, _) = peer.rest().await;
     assert_eq!(lines, expected, "{:?}", String::from_utf8_lossy(input));
-}
-
-// W1.6
-#[tokio::test]
-async fn a_peer_with_many_calls_does_not_keep_others_waiting() {
-    let mut busy = Peer::new(Setup::default());
-    let (server, context) = (busy.server.clone(), busy.context.clone());
-    let mut other = Peer::of(server, context, &Setup::default());
-    for id in 0..100 {
-        busy.call(id, "echo", json!(["busy"])).await;
-    }
-    other.call(1, "echo", json!(["other"])).await;
-    assert_eq!(other.json().await["result"], json!(["other"]));
-    let calls = busy.context.calls.lock().unwrap().clone();
-    let before = calls.iter().position(|call| call.contains("other")).unwrap();
-    assert!(before < 5, "{before} calls came first");
-    let (lines, _) = busy.rest().await;
-    assert_eq!(lines.len(), 100);
 }
 
 // W1.4
