@@ -122,7 +122,8 @@ mod tests {
             diff.contains("@@ -999998,6 +999998,7 @@\n line\n line\n line\n+other\n"),
             "{diff}"
         );
-        assert!(begin.elapsed() < Duration::from_secs(3), "{:?}", begin.elapsed());
+        // A busy machine makes ten of one second.
+        assert!(begin.elapsed() < Duration::from_secs(15), "{:?}", begin.elapsed());
     }
 
     proptest! {
