@@ -927,7 +927,12 @@ fn killed_host() {
         let (mut host, mut lines) = host_of([&command]);
         wait_for(&mut lines, "begun");
         // The host's own command line has it too.
-        assert!(running(&marker).len() >= 6, "{:?}", running(&marker));
+        // Its last sleep begins after it has spoken.
+        let begin = Instant::now();
+        while running(&marker).len() < 6 {
+            assert!(begin.elapsed() < Duration::from_secs(10), "{:?}", running(&marker));
+            std::thread::sleep(Duration::from_millis(5));
+        }
         let pid = rustix::process::Pid::from_child(&host);
         match whole_group {
             true => {
