@@ -187,6 +187,15 @@ fn running(marker: &str) -> Vec<String> {
     lines.filter(|line| line.contains(marker)).collect()
 }
 
+/// Waits until so many processes with the marker live.
+fn await_running(marker: &str, count: usize) {
+    let begin = Instant::now();
+    while running(marker).len() < count {
+        assert!(begin.elapsed() < Duration::from_secs(20), "only {:?} run", running(marker));
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
 /// Nothing with the marker is left, at once or after a moment.
 fn assert_gone(marker: &str, moment: Duration) {
     let begin = Instant::now();
@@ -928,11 +937,7 @@ fn killed_host() {
         wait_for(&mut lines, "begun");
         // The host's own command line has it too.
         // Its last sleep begins after it has spoken.
-        let begin = Instant::now();
-        while running(&marker).len() < 6 {
-            assert!(begin.elapsed() < Duration::from_secs(10), "{:?}", running(&marker));
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        await_running(&marker, 6);
         let pid = rustix::process::Pid::from_child(&host);
         match whole_group {
             true => {
@@ -1056,11 +1061,7 @@ fn terminated_daemon() {
     // Held open: its end would end the daemon too.
     let mut input = daemon.stdin.take().unwrap();
     writeln!(input, "{prompt}").unwrap();
-    let begin = Instant::now();
-    while running(&marker).len() < stayers.len() {
-        assert!(begin.elapsed() < Duration::from_secs(20), "only {:?} run", running(&marker));
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    await_running(&marker, stayers.len());
     let pid = rustix::process::Pid::from_child(&daemon);
     rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
     assert_eq!(daemon.wait().unwrap().code(), Some(0));

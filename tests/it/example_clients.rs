@@ -4,16 +4,14 @@ use std::{path::PathBuf, process::Command};
 
 use expect_test::{Expect, expect};
 use serde_json::json;
-use support::process::{Home, binary, finished, needed, node_modules, program, repository};
+use support::process::{Home, finished, needed, node_modules, program, repository};
 
-use crate::stock_scripts::NODE;
+use crate::stock_scripts::{NODE, daemon, script};
 
 /// Runs a client, and compares what it showed; the offline model's greeting apart.
 fn check(command: &mut Command, expected: &Expect) {
     let output = finished(command);
-    // The abort may be faster than the command.
-    let unborn = "The command was not run: the run was aborted before.";
-    let shown = String::from_utf8_lossy(&output.stdout).replace(unborn, "(No output.)");
+    let shown = String::from_utf8_lossy(&output.stdout);
     let complaints = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{}\n{shown}\n{complaints}", output.status);
     let is_greeting = |line: &&str| line.starts_with("This is the built-in offline demo");
@@ -23,14 +21,6 @@ fn check(command: &mut Command, expected: &Expect) {
 
 fn client(name: &str) -> PathBuf {
     repository().join("agent-daemon/clients").join(name)
-}
-
-fn driver(name: &str) -> PathBuf {
-    repository().join("tests/stock").join(name)
-}
-
-fn daemon() -> [String; 2] {
-    [binary("agent-daemon").display().to_string(), "--stdio".to_owned()]
 }
 
 #[test]
@@ -66,7 +56,7 @@ fn the_minimal_client_says_what_was_refused() {
 fn the_neovim_client_prompts_aborts_and_follows_up() {
     let Some(neovim) = needed("Neovim", program("nvim")) else { return };
     let home = Home::new();
-    let load = format!("luafile {}", driver("neovim_driver.lua").display());
+    let load = format!("luafile {}", script("neovim_driver.lua").display());
     let mut command = home.command(neovim);
     command.args(["--headless", "--clean", "-c", &load]);
     command.env("CLIENT", client("neovim.lua")).env("DAEMON", json!(daemon()).to_string());
@@ -79,13 +69,13 @@ fn the_neovim_client_prompts_aborts_and_follows_up() {
             [bash {"command": "echo hello 你好 🦀"}]
             `echo hello 你好 🦀` printed: “hello 你好 🦀”.
             [stop]
-            > run sleep 1000
-            I will run `sleep 1000`.
-            [bash {"command": "sleep 1000"}]
+            > run touch begun; sleep 1000
+            I will run `touch begun; sleep 1000`.
+            [bash {"command": "touch begun; sleep 1000"}]
 
             [aborted]
             > run echo again
-            `sleep 1000` failed: “(No output.)”. Now to “run echo again”: I will run `echo again`.
+            `touch begun; sleep 1000` failed: “(No output.)”. Now to “run echo again”: I will run `echo again`.
             [bash {"command": "echo again"}]
             `echo again` printed: “again”.
             [stop]"#]],
@@ -97,7 +87,7 @@ fn the_node_client_prompts_aborts_and_follows_up() {
     let Some(modules) = needed("vscode-jsonrpc", node_modules(NODE)) else { return };
     let home = Home::new();
     let mut command = home.command("node");
-    command.env("NODE_PATH", modules).arg(driver("extension_driver.js"));
+    command.env("NODE_PATH", modules).arg(script("extension_driver.js"));
     check(
         command.arg(client("extension.js")).args(daemon()),
         &expect![[r#"
@@ -105,11 +95,11 @@ fn the_node_client_prompts_aborts_and_follows_up() {
             [bash {"command":"echo hello 你好 🦀"}]
             `echo hello 你好 🦀` printed: “hello 你好 🦀”.
             [stop]
-            I will run `sleep 1000`.
-            [bash {"command":"sleep 1000"}]
+            I will run `touch begun; sleep 1000`.
+            [bash {"command":"touch begun; sleep 1000"}]
 
             [aborted]
-            `sleep 1000` failed: “(No output.)”. Now to “run echo again”: I will run `echo again`.
+            `touch begun; sleep 1000` failed: “(No output.)”. Now to “run echo again”: I will run `echo again`.
             [bash {"command":"echo again"}]
             `echo again` printed: “again”.
             [stop]"#]],

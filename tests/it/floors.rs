@@ -56,7 +56,7 @@ const FLOORS: &[(&str, &[&str])] = &[
             "transport::unix",
             "transport::tcp",
             "transport::websocket",
-            "transport::listener",
+            "transport::acceptor",
             "transport",
             "transport::endpoint",
             "config",

@@ -38,11 +38,11 @@ fn check(command: &mut Command) {
     expected().assert_eq(&stdout);
 }
 
-fn script(name: &str) -> std::path::PathBuf {
+pub(crate) fn script(name: &str) -> std::path::PathBuf {
     repository().join("tests/stock").join(name)
 }
 
-fn daemon() -> [String; 2] {
+pub(crate) fn daemon() -> [String; 2] {
     [binary("agent-daemon").display().to_string(), "--stdio".to_owned()]
 }
 

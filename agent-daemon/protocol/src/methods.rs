@@ -64,7 +64,7 @@ pub enum Order {
 
 /// Sees one method; see [`each_method`].
 pub trait Visit<M: Method> {
-    /// Sees it.
+    /// Called once with the method.
     fn visit(&mut self);
 }
 

@@ -37,10 +37,10 @@ struct Asked<'a> {
 
 /// What carries a method out.
 trait Handler: Method<Params: Send + 'static, Result: Clone + 'static> + Sized {
-    /// How.
+    /// How that is done.
     const HOW: How<Self>;
 
-    /// Reads its params.
+    /// Reads the params of a call of it.
     fn read(params: Option<&str>) -> Result<Self::Params, RpcError> {
         params::parse(params)
     }

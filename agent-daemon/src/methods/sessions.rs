@@ -14,7 +14,6 @@ use futures_util::FutureExt;
 use crate::{
     events::subscription::with_newest_messages,
     methods::{Handler, How, Response},
-    peer::caller::Caller,
     sessions::{daemon::Daemon, registry::not_found},
 };
 
@@ -103,15 +102,10 @@ impl Handler for ListSessions {
 }
 
 impl Handler for CloseSession {
-    const HOW: How<Self> =
-        How::Later(|daemon, caller, params| close_session(daemon, caller, params).boxed());
+    const HOW: How<Self> = How::Later(|daemon, _, params| close_session(daemon, params).boxed());
 }
 
-async fn close_session(
-    daemon: Arc<Daemon>,
-    _: Arc<Caller>,
-    params: SessionParams,
-) -> Response<CloseSession> {
+async fn close_session(daemon: Arc<Daemon>, params: SessionParams) -> Response<CloseSession> {
     let session = daemon.sessions.get(params.session_id.as_deref())?;
     if *session.id == *DEFAULT_SESSION {
         return Ok(CloseSessionResult { closed: false });

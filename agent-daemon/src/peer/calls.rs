@@ -64,9 +64,9 @@ impl Calls {
         Calls { caller, tasks: JoinSet::new(), waiting: Vec::new(), strange_messages: 0 }
     }
 
-    /// Carries out what a frame asks for. Dropped in between, the call has had no effect.
-    pub(crate) async fn take(&mut self, frame: RawMessage<'_>) -> Then {
-        let then = self.take_in(frame).await;
+    /// Carries out what a message asks for. Dropped in between, the call has had no effect.
+    pub(crate) async fn take(&mut self, message: RawMessage<'_>) -> Then {
+        let then = self.take_in(message).await;
         if !self.caller.is_authorized() {
             self.strange_messages += 1;
         }
@@ -77,8 +77,8 @@ impl Calls {
         }
     }
 
-    async fn take_in(&mut self, frame: RawMessage<'_>) -> Then {
-        let text = match frame {
+    async fn take_in(&mut self, message: RawMessage<'_>) -> Then {
+        let text = match message {
             RawMessage::Text(text) => text,
             RawMessage::NotText => {
                 let problem = "it is not text in UTF-8".to_owned();

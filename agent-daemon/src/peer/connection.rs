@@ -100,8 +100,8 @@ struct WritingSide<W> {
     written: usize,
     policy: SlowReaderPolicy,
     /// Makes short how long the peer may take nothing; one that goes on reading loses nothing. Not
-    /// for a parent: whoever reads our pipe is the rest of a command
-    /// line, and may be slow on purpose.
+    /// for a parent: whoever reads our pipe is the rest of a command line, and may be slow on
+    /// purpose.
     stop: Option<CancellationToken>,
 }
 
@@ -310,12 +310,12 @@ impl<R: AsyncRead + Unpin> ReadingSide<R> {
         const EXIT: Ending = Ending::Exit { after_shutdown: false };
         loop {
             loop {
-                // Before each frame: what is read and not carried out yet costs no more memory.
+                // Before each message: what is read and not carried out yet costs no more memory.
                 caller.outbox.room().await;
                 self.decoder.set_max_message_bytes(max_message_bytes(caller));
-                let Some(frame) = self.decoder.next() else { break };
-                let then = match frame {
-                    Ok(frame) => Ok(calls.take(frame).await),
+                let Some(message) = self.decoder.next() else { break };
+                let then = match message {
+                    Ok(message) => Ok(calls.take(message).await),
                     Err(error) => Err(error),
                 };
                 self.decoder.framing().inspect(|framing| caller.outbox.set_framing(*framing));
@@ -334,7 +334,7 @@ impl<R: AsyncRead + Unpin> ReadingSide<R> {
             }
         }
         let then = match self.decoder.finish() {
-            Some(frame) => Some(calls.take(frame).await),
+            Some(message) => Some(calls.take(message).await),
             None => None,
         };
         self.decoder.framing().inspect(|framing| caller.outbox.set_framing(*framing));

@@ -1,10 +1,10 @@
 //! What follows from the way on which a peer came.
 //!
-//! Owns: the questions. Never: answers one; each transport does, with one value.
+//! Owns: the questions, and the usual answers. Never: knows a transport; each is one value.
 
 use std::fmt;
 
-use agent_protocol::codec::MessageDecoder;
+use agent_protocol::codec::{MessageDecoder, StreamDecoder};
 
 /// What is true of all peers who come by one transport.
 pub struct Transport {
@@ -19,6 +19,20 @@ pub struct Transport {
     pub decoder: fn(usize) -> Box<dyn MessageDecoder>,
     /// Writes the last bytes of a connection, for a reason of RFC 6455, 7.4.1.
     pub farewell: fn(u16, &mut Vec<u8>),
+}
+
+impl Transport {
+    /// A plain stream of bytes, which tells by itself who is at its other end: no token, messages in
+    /// lines or behind headers, and no farewell.
+    pub(crate) const fn plain(name: &'static str) -> Self {
+        Transport {
+            name,
+            needs_token: false,
+            is_parent: false,
+            decoder: |max_message_bytes| Box::new(StreamDecoder::new(max_message_bytes)),
+            farewell: |_, _| {},
+        }
+    }
 }
 
 impl fmt::Display for Transport {

@@ -33,7 +33,7 @@ use crate::{
     },
     system::descriptors::{self, raise_limit},
     transport::{
-        listener::Acceptor,
+        acceptor::Acceptor,
         socket::{ListenError, Rules},
         stdio::{STDIO, Stdio},
     },
@@ -99,7 +99,7 @@ pub(super) async fn run(
     }
     // The token first: whoever is told the address may look for it at once.
     let token = token(&configuration)?;
-    let listeners = listen(&configuration).await?;
+    let acceptors = listen(&configuration).await?;
     let stdio = if configuration.stdio { Some(Stdio::take()?) } else { None };
 
     let limits = Limits {
@@ -113,8 +113,8 @@ pub(super) async fn run(
     let outputs = daemon.sessions.outputs().clone();
     tokio::task::spawn_blocking(move || outputs.sweep());
     let mut listening = JoinSet::new();
-    for listener in listeners {
-        listening.spawn(listener.serve(server.clone()));
+    for acceptor in acceptors {
+        listening.spawn(acceptor.serve(server.clone()));
     }
     let mut parent = stdio.map(|Stdio { reader, writer, hangup }| {
         Connection::new(server.clone(), reader, writer, &STDIO).with_hangup(hangup)
@@ -157,13 +157,13 @@ async fn listen(configuration: &Configuration) -> Result<Vec<Acceptor>, StartErr
         allow_remote: configuration.allow_remote,
         allowed_origins: configuration.websocket.allowed_origins.clone(),
     };
-    let mut listeners = Vec::new();
+    let mut acceptors = Vec::new();
     for endpoint in &configuration.listen {
-        let listener = endpoint.bind(&rules).await?;
-        configuration.log.announce(&format!("listening on {}", listener.address()));
-        listeners.push(listener);
+        let acceptor = endpoint.bind(&rules).await?;
+        configuration.log.announce(&format!("listening on {}", acceptor.address()));
+        acceptors.push(acceptor);
     }
-    Ok(listeners)
+    Ok(acceptors)
 }
 
 fn token(configuration: &Configuration) -> Result<Option<Token>, StartError> {

@@ -14,7 +14,7 @@ use crate::{
     peer::transport::Transport,
     transport::{
         LISTENED,
-        listener::Acceptor,
+        acceptor::Acceptor,
         socket::{Address, ListenError, Listened, Rules},
         unix,
     },

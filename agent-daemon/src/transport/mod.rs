@@ -6,8 +6,8 @@
 
 use crate::transport::socket::Listened;
 
+pub(crate) mod acceptor;
 pub mod endpoint;
-pub(crate) mod listener;
 pub(crate) mod socket;
 pub mod stdio;
 pub(crate) mod tcp;

@@ -14,7 +14,6 @@ use std::{
     thread,
 };
 
-use agent_protocol::codec::StreamDecoder;
 use rustix::{
     event::{PollFd, PollFlags, poll},
     fs::{FileType, fstat},
@@ -28,13 +27,7 @@ use tokio::{
 use crate::peer::{connection::Hangup, transport::Transport};
 
 /// The process that started us.
-pub static STDIO: Transport = Transport {
-    name: "stdio",
-    needs_token: false,
-    is_parent: true,
-    decoder: |max_message_bytes| Box::new(StreamDecoder::new(max_message_bytes)),
-    farewell: |_, _| {},
-};
+pub static STDIO: Transport = Transport { is_parent: true, ..Transport::plain("stdio") };
 
 /// The protocol's own stdin and stdout.
 pub(crate) struct Stdio {

@@ -4,7 +4,6 @@
 
 use std::{io, net::SocketAddr, sync::Arc};
 
-use agent_protocol::codec::StreamDecoder;
 use futures_util::{FutureExt, future::BoxFuture};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -14,13 +13,7 @@ use crate::{
 };
 
 /// Peers over TCP.
-pub(crate) static TCP: Transport = Transport {
-    name: "tcp",
-    needs_token: true,
-    is_parent: false,
-    decoder: |max_message_bytes| Box::new(StreamDecoder::new(max_message_bytes)),
-    farewell: |_, _| {},
-};
+pub(crate) static TCP: Transport = Transport { needs_token: true, ..Transport::plain("tcp") };
 
 /// Its row.
 pub(super) static LISTENED: Listened = Listened {

@@ -20,7 +20,7 @@ use std::{
     time::Duration,
 };
 
-use agent_protocol::{codec::StreamDecoder, local::place::make_private_directory};
+use agent_protocol::local::place::make_private_directory;
 use futures_util::{FutureExt, future::BoxFuture};
 use tokio::{
     io::Interest,
@@ -33,13 +33,7 @@ use crate::{
 };
 
 /// Peers over a Unix socket: processes of the same user.
-pub static UNIX: Transport = Transport {
-    name: "unix",
-    needs_token: false,
-    is_parent: false,
-    decoder: |max_message_bytes| Box::new(StreamDecoder::new(max_message_bytes)),
-    farewell: |_, _| {},
-};
+pub static UNIX: Transport = Transport::plain("unix");
 
 /// Its row.
 pub(super) static LISTENED: Listened = Listened {

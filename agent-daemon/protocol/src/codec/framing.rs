@@ -87,3 +87,21 @@ pub const MAX_SKIPPED_BYTES: u64 = 1 << 30;
 pub(super) const READ_BYTES: usize = 16 * 1024;
 /// A buffer that one large message left behind is given back.
 pub(super) const KEPT_BYTES: usize = 256 * 1024;
+
+#[cfg(test)]
+pub(super) mod tests {
+    /// What a decoder tells of bytes does not depend on where they are cut.
+    pub(in crate::codec) fn check_every_cut(
+        decode: fn(&[&[u8]]) -> String,
+        bytes: &[u8],
+        story: &str,
+    ) {
+        let text = String::from_utf8_lossy(bytes);
+        for cut in 0..=bytes.len() {
+            let (head, tail) = bytes.split_at(cut);
+            assert_eq!(decode(&[head, tail]), story, "{text:?} cut at {cut}");
+        }
+        let single: Vec<&[u8]> = bytes.chunks(1).collect();
+        assert_eq!(decode(&single), story, "{text:?} byte by byte");
+    }
+}

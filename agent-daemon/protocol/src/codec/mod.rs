@@ -1,4 +1,4 @@
-//! Bytes to frames and frames to bytes, in both framings and of WebSockets (W1.1 to W1.4).
+//! Bytes to raw messages and messages to bytes, in both framings and of WebSockets (W1.1 to W1.4).
 //!
 //! Owns: how a message is written. `stream` and `websocket` find messages, in the words of `framing`.
 //! Never: reads, writes or parses JSON.

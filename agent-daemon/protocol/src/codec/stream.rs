@@ -297,7 +297,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::codec::one_line;
+    use crate::codec::{framing::tests::check_every_cut, one_line};
 
     const MAX: usize = 16;
 
@@ -396,14 +396,7 @@ mod tests {
     #[test]
     fn framing_does_not_depend_on_chunking() {
         for (bytes, story) in CASES {
-            let bytes = bytes.as_bytes();
-            let text = String::from_utf8_lossy(bytes);
-            for cut in 0..=bytes.len() {
-                let (head, tail) = bytes.split_at(cut);
-                assert_eq!(decode(&[head, tail]), *story, "{text:?} cut at {cut}");
-            }
-            let single: Vec<&[u8]> = bytes.chunks(1).collect();
-            assert_eq!(decode(&single), *story, "{text:?} byte by byte");
+            check_every_cut(decode, bytes.as_bytes(), story);
         }
     }
 
@@ -412,10 +405,7 @@ mod tests {
         let lines = b"{\"a\":\"\xff\"}\n{}\n";
         let headers = b"Content-Length: 3\r\n\r\n\"\xc3\"Content-Length: 2\r\n\r\n{}";
         for bytes in [lines.as_slice(), headers.as_slice()] {
-            for cut in 0..=bytes.len() {
-                let (head, tail) = bytes.split_at(cut);
-                assert_eq!(decode(&[head, tail]), "[not utf-8]{}|", "cut at {cut}");
-            }
+            check_every_cut(decode, bytes, "[not utf-8]{}|");
         }
     }
 

@@ -277,6 +277,7 @@ mod tests {
     };
 
     use super::*;
+    use crate::codec::framing::tests::check_every_cut;
 
     const MAX: usize = 300;
 
@@ -359,13 +360,7 @@ mod tests {
             (&[vec![0x81, 0xff, 0xff, 0, 0, 0, 0x40, 0, 0, 1, 0, 0, 0, 0]], "[Endless]"),
         ];
         for (frames, story) in cases {
-            let bytes = frames.concat();
-            for cut in 0..=bytes.len() {
-                let (head, tail) = bytes.split_at(cut);
-                assert_eq!(decode(&[head, tail]), *story, "{frames:?} cut at {cut}");
-            }
-            let single: Vec<&[u8]> = bytes.chunks(1).collect();
-            assert_eq!(decode(&single), *story, "{frames:?} byte by byte");
+            check_every_cut(decode, &frames.concat(), story);
         }
     }
 

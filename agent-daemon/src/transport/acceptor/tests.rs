@@ -54,12 +54,12 @@ fn server() -> (Arc<Server>, String) {
     (Server::new(module, limits, Some(token)), hex)
 }
 
-fn serve(listener: Acceptor, server: &Arc<Server>) -> JoinHandle<()> {
-    tokio::spawn(listener.serve(server.clone()))
+fn serve(acceptor: Acceptor, server: &Arc<Server>) -> JoinHandle<()> {
+    tokio::spawn(acceptor.serve(server.clone()))
 }
 
-fn port_of(listener: &Acceptor) -> SocketAddr {
-    listener.address().split_once(':').unwrap().1.parse().unwrap()
+fn port_of(acceptor: &Acceptor) -> SocketAddr {
+    acceptor.address().split_once(':').unwrap().1.parse().unwrap()
 }
 
 /// Says `lines` and reads to the end.
@@ -81,9 +81,9 @@ async fn a_unix_socket_needs_no_token() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("daemon.sock");
     let (server, _) = server();
-    let listener = listen(&format!("unix:{}", path.display())).await;
-    assert_eq!(listener.address(), format!("unix:{}", path.display()));
-    let serving = serve(listener, &server);
+    let acceptor = listen(&format!("unix:{}", path.display())).await;
+    assert_eq!(acceptor.address(), format!("unix:{}", path.display()));
+    let serving = serve(acceptor, &server);
     let stream = UnixStream::connect(&path).await.unwrap();
     let answer = ask(stream, r#"{"id":1,"method":"large","params":[3]}"#).await;
     assert_eq!(answer, "{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":\"xxx\"}\n");
@@ -95,9 +95,9 @@ async fn a_unix_socket_needs_no_token() {
 #[tokio::test]
 async fn over_tcp_only_the_token_opens() {
     let (server, token) = server();
-    let listener = listen("tcp:127.0.0.1:0").await;
-    let address = port_of(&listener);
-    let serving = serve(listener, &server);
+    let acceptor = listen("tcp:127.0.0.1:0").await;
+    let address = port_of(&acceptor);
+    let serving = serve(acceptor, &server);
     let connect = || async { TcpStream::connect(address).await.unwrap() };
     let answer = ask(connect().await, &initialize(&token)).await;
     assert_eq!(answer, "{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":\"tcp\"}\n");
@@ -144,9 +144,9 @@ async fn next(client: &mut WebSocketStream<TcpStream>) -> Value {
 #[tokio::test]
 async fn a_web_socket_carries_one_message_per_text_frame() {
     let (server, token) = server();
-    let listener = listen("ws:127.0.0.1:0").await;
-    let address = port_of(&listener);
-    let serving = serve(listener, &server);
+    let acceptor = listen("ws:127.0.0.1:0").await;
+    let address = port_of(&acceptor);
+    let serving = serve(acceptor, &server);
     let mut client = web_socket(address).await;
     client.send(Message::text(r#"{"id":1,"method":"large"}"#)).await.unwrap();
     assert_eq!(next(&mut client).await["error"]["code"], 1010);
@@ -177,9 +177,9 @@ async fn a_web_socket_carries_one_message_per_text_frame() {
 #[tokio::test]
 async fn a_web_page_does_not_get_in() {
     let (server, _) = server();
-    let listener = listen("ws:127.0.0.1:0").await;
-    let address = port_of(&listener);
-    let _serving = serve(listener, &server);
+    let acceptor = listen("ws:127.0.0.1:0").await;
+    let address = port_of(&acceptor);
+    let _serving = serve(acceptor, &server);
     let answer = tokio::task::spawn_blocking(move || {
         let mut stream = std::net::TcpStream::connect(address).unwrap();
         let request = "GET / HTTP/1.1\r\nHost: localhost\r\nOrigin: http://evil.example\r\n\
