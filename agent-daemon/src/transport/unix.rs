@@ -1,7 +1,8 @@
 //! The Unix socket (W6).
 //!
 //! Owns: the socket file and the lock beside it, which is held for as long as the daemon lives, so
-//! that of several daemons started at once exactly one serves.
+//! that of several daemons started at once exactly one serves, and that they are made again when
+//! somebody has removed them: nobody would find us, and the next client would start a second daemon.
 //! Never: removes a file that is not a socket, or a socket that somebody answers.
 
 use std::{
@@ -15,7 +16,7 @@ use std::{
         },
     },
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, Mutex, PoisonError},
     thread,
     time::Duration,
 };
@@ -25,6 +26,7 @@ use futures_util::{FutureExt, future::BoxFuture};
 use tokio::{
     io::Interest,
     net::{UnixListener, UnixStream},
+    time::{Instant, sleep_until},
 };
 
 use crate::{
@@ -49,17 +51,38 @@ pub(super) static LISTENED: Listened = Listened {
 const PID_TRIES: u32 = 50;
 const PID_PAUSE: Duration = Duration::from_millis(10);
 
+/// So often is looked whether the socket is still where it was made.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
 /// A socket that is ours.
 #[derive(Debug)]
 pub(crate) struct UnixSocket {
+    path: PathBuf,
+    tally: Tally,
+    kept: Mutex<Kept>,
+}
+
+/// What a socket is in the file system, for now.
+#[derive(Debug)]
+struct Kept {
+    bound: Arc<Bound>,
+    lock: Lock,
+    looked: Instant,
+    /// Said once, not with every look.
+    is_missing: bool,
+}
+
+/// A listener and its file.
+#[derive(Debug)]
+struct Bound {
     listener: UnixListener,
     path: PathBuf,
     // Invariant: device and inode of the file that we bound, so that another's is not removed.
-    identity: (u64, u64),
-    tally: Tally,
-    /// Let go last.
-    _lock: Lock,
+    identity: Identity,
 }
+
+/// Device and inode.
+type Identity = (u64, u64);
 
 impl UnixSocket {
     /// Binds the socket: mode 0600, and its directory, if it has to be made, 0700. Needs a runtime.
@@ -72,19 +95,22 @@ impl UnixSocket {
         let directory = path.parent().unwrap_or(Path::new("/"));
         make_private_directory(directory)?;
         let lock = Lock::take(&path)?;
-        remove_stale(&path)?;
-        let listener = UnixListener::bind(&path).map_err(io)?;
-        let metadata = fs::set_permissions(&path, fs::Permissions::from_mode(0o600))
-            .and_then(|()| fs::symlink_metadata(&path))
-            .map_err(io)?;
-        let identity = (metadata.dev(), metadata.ino());
-        Ok(UnixSocket { listener, path, identity, tally: Tally::default(), _lock: lock })
+        let bound = Bound::new(&path)?.into();
+        let kept = Kept { bound, lock, looked: Instant::now(), is_missing: false };
+        Ok(UnixSocket { path, tally: Tally::default(), kept: kept.into() })
     }
 
     /// The next peer of our own user; others are turned away.
     async fn next(&self) -> io::Result<UnixStream> {
         loop {
-            let (stream, _) = self.listener.accept().await?;
+            let (bound, looked) = self.bound();
+            let stream = tokio::select! {
+                accepted = bound.listener.accept() => accepted?.0,
+                () = sleep_until(looked + LOOK_EVERY) => {
+                    self.look_after();
+                    continue;
+                }
+            };
             match stream.peer_cred() {
                 Ok(peer) if peer.uid() == rustix::process::geteuid().as_raw() => return Ok(stream),
                 Ok(peer) => {
@@ -98,6 +124,70 @@ impl UnixSocket {
             }
         }
     }
+
+    fn bound(&self) -> (Arc<Bound>, Instant) {
+        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        (kept.bound.clone(), kept.looked)
+    }
+
+    /// Makes the socket again if somebody has removed it. What he put in its place stays.
+    fn look_after(&self) {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.looked = Instant::now();
+        let is_there = identity(&self.path);
+        if !is_there.is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
+            return;
+        }
+        match kept.bind_again(&self.path) {
+            Ok(()) => tracing::warn!(path = %self.path.display(), "made the removed socket again"),
+            Err(error) if !kept.is_missing => {
+                tracing::warn!(%error, "the socket was removed and cannot be made again");
+            }
+            Err(_) => {}
+        }
+    }
+}
+
+impl Kept {
+    fn bind_again(&mut self, path: &Path) -> Result<(), UnixSocketError> {
+        self.is_missing = true;
+        let directory = path.parent().unwrap_or(Path::new("/"));
+        // Ours may be made again, and not what a login made that is over.
+        if directory.parent().is_some_and(Path::is_dir) {
+            make_private_directory(directory)?;
+        }
+        if !self.lock.is_there() {
+            self.lock = Lock::take(path)?;
+        }
+        self.bound = Bound::new(path)?.into();
+        self.is_missing = false;
+        Ok(())
+    }
+}
+
+impl Bound {
+    fn new(path: &Path) -> Result<Self, UnixSocketError> {
+        let io = |source| UnixSocketError::Io { path: path.to_owned(), source };
+        remove_stale(path)?;
+        let listener = UnixListener::bind(path).map_err(io)?;
+        let identity = fs::set_permissions(path, fs::Permissions::from_mode(0o600))
+            .and_then(|()| identity(path))
+            .map_err(io)?;
+        Ok(Bound { listener, path: path.to_owned(), identity })
+    }
+}
+
+impl Drop for Bound {
+    fn drop(&mut self) {
+        if identity(&self.path).is_ok_and(|now| now == self.identity) {
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// Of what has this name.
+fn identity(path: &Path) -> io::Result<Identity> {
+    fs::symlink_metadata(path).map(|found| (found.dev(), found.ino()))
 }
 
 impl Socket for UnixSocket {
@@ -129,15 +219,6 @@ async fn serve(server: Arc<Server>, stream: UnixStream) {
     }
     let ending = connection.serve().await;
     connection.finish(&ending).await;
-}
-
-impl Drop for UnixSocket {
-    fn drop(&mut self) {
-        let now = fs::symlink_metadata(&self.path);
-        if now.is_ok_and(|now| (now.dev(), now.ino()) == self.identity) {
-            let _ = fs::remove_file(&self.path);
-        }
-    }
 }
 
 /// Removes a socket that nobody answers, and nothing else.
@@ -192,7 +273,7 @@ impl Lock {
                 .open(&path)
                 .map_err(io)?;
             match file.try_lock() {
-                Ok(()) if !is_at(&file, &path) => {} // Its owner ended just now and removed it.
+                Ok(()) if !is_of(&file, &path) => {} // Its owner ended just now and removed it.
                 Ok(()) => {
                     file.set_len(0).map_err(io)?;
                     writeln!(file, "{}", std::process::id()).map_err(io)?;
@@ -206,21 +287,25 @@ impl Lock {
             }
         }
     }
+
+    fn is_there(&self) -> bool {
+        is_of(&self.file, &self.path)
+    }
 }
 
 impl Drop for Lock {
     fn drop(&mut self) {
         // Before the lock is let go, or a daemon that waits for it could lose its own.
-        if is_at(&self.file, &self.path) {
+        if self.is_there() {
             let _ = fs::remove_file(&self.path);
         }
     }
 }
 
-fn is_at(file: &File, path: &Path) -> bool {
-    let identity = |metadata: fs::Metadata| (metadata.dev(), metadata.ino());
-    let (held, there) = (file.metadata(), fs::symlink_metadata(path));
-    held.is_ok() && held.ok().map(identity) == there.ok().map(identity)
+/// Whether an open file still has this name.
+fn is_of(file: &File, path: &Path) -> bool {
+    let held = file.metadata().map(|held| (held.dev(), held.ino()));
+    held.is_ok_and(|held| identity(path).is_ok_and(|there| there == held))
 }
 
 fn pid_in(file: &mut File) -> Option<u32> {
@@ -348,6 +433,50 @@ mod tests {
         let _other = std::os::unix::net::UnixListener::bind(&path).unwrap();
         drop(socket);
         assert!(UnixStream::connect(&path).await.is_ok());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_socket_that_somebody_removes_is_made_again() {
+        let directory = tempfile::tempdir().unwrap();
+        let own = directory.path().join("agent-daemon");
+        let path = own.join("daemon.sock");
+        let socket = Arc::new(UnixSocket::bind(&path).unwrap());
+        for remove in [
+            |path: &Path| fs::remove_file(path),
+            |path: &Path| fs::remove_dir_all(path.parent().unwrap()),
+        ] {
+            let accepting = tokio::spawn({
+                let socket = socket.clone();
+                async move { socket.next().await }
+            });
+            remove(&path).unwrap();
+            while !path.exists() {
+                tokio::time::sleep(LOOK_EVERY).await;
+            }
+            assert_eq!((mode(&path), mode(&own)), (0o600, 0o700));
+            let _client = UnixStream::connect(&path).await.unwrap();
+            accepting.await.unwrap().unwrap();
+            let second = UnixSocket::bind(&path).unwrap_err();
+            assert!(matches!(second, UnixSocketError::InUse { pid: Some(_), .. }), "{second}");
+        }
+        drop(socket);
+        assert_eq!(fs::read_dir(&own).unwrap().count(), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn neither_another_s_socket_nor_a_login_s_directory_is_replaced() {
+        let directory = tempfile::tempdir().unwrap();
+        let of_login = directory.path().join("7");
+        let path = of_login.join("agent-daemon/daemon.sock");
+        let socket = UnixSocket::bind(&path).unwrap();
+        fs::remove_file(&path).unwrap();
+        let other = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        socket.look_after();
+        assert!(UnixStream::connect(&path).await.is_ok());
+        drop(other);
+        fs::remove_dir_all(&of_login).unwrap();
+        socket.look_after();
+        assert!(!of_login.exists());
     }
 
     #[tokio::test]
