@@ -23,9 +23,11 @@ use rustix::process::Pid;
 use tokio::{
     net::{TcpStream, UnixStream, lookup_host},
     process::{Child, Command},
-    time::timeout,
+    time::{sleep, timeout},
 };
-use tokio_tungstenite::tungstenite::{self, client::IntoClientRequest, protocol::WebSocketConfig};
+use tokio_tungstenite::tungstenite::{
+    self, client::IntoClientRequest, error::ProtocolError, protocol::WebSocketConfig,
+};
 
 use crate::{
     client::{CallError, Client},
@@ -36,6 +38,11 @@ use crate::{
 
 /// How long a daemon may take to be reached and to answer `initialize`.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// How often a daemon is called that hangs up before it has greeted us: it was killed just now, or strangers
+/// crowd its room. Nothing was asked of it by then.
+const TRIES: u32 = 6;
+/// How long is waited before the second try; each time twice as long.
+const FIRST_PAUSE: Duration = Duration::from_millis(10);
 /// How long a child may take to settle its runs when we leave. The daemon gives itself 10 s.
 const CHILD_PATIENCE: Duration = Duration::from_secs(12);
 /// How much a daemon says on stderr.
@@ -151,9 +158,13 @@ impl ConnectError {
     pub fn is_passing(&self) -> bool {
         match self {
             ConnectError::NoDaemon { .. } | ConnectError::Unreachable { .. } => true,
-            ConnectError::Greeting { problem, .. } => matches!(problem, CallError::Lost(_)),
-            _ => false,
+            _ => self.is_hang_up(),
         }
+    }
+
+    /// Whether the connection was lost before the daemon had greeted us.
+    fn is_hang_up(&self) -> bool {
+        matches!(self, ConnectError::Greeting { problem: CallError::Lost(_), .. })
     }
 }
 
@@ -200,6 +211,22 @@ impl Connector {
     /// # Errors
     /// There is none, or it does not let us in.
     pub async fn connect(&self) -> Result<Arc<Client>, ConnectError> {
+        let mut pause = FIRST_PAUSE;
+        for _ in 1..TRIES {
+            match self.connect_once().await {
+                Err(error) if error.is_hang_up() && !self.is_child() => sleep(pause).await,
+                connected => return connected,
+            }
+            pause *= 2;
+        }
+        self.connect_once().await
+    }
+
+    fn is_child(&self) -> bool {
+        matches!(self.endpoint, Endpoint::Stdio(_))
+    }
+
+    async fn connect_once(&self) -> Result<Arc<Client>, ConnectError> {
         let address = self.endpoint.address();
         let connected = timeout(PATIENCE, self.greet()).await;
         connected.unwrap_or(Err(ConnectError::Silent { address })).map(Arc::new)
@@ -326,6 +353,11 @@ impl Connector {
         opened.map(|(socket, _)| socket).map_err(|problem| match problem {
             tungstenite::Error::Http(answer) => {
                 unreachable_at(url, format!("the answer is HTTP {}", answer.status()))
+            }
+            tungstenite::Error::Io(_)
+            | tungstenite::Error::Protocol(ProtocolError::HandshakeIncomplete) => {
+                let (address, problem) = (self.endpoint.address(), problem.to_string());
+                ConnectError::Greeting { address, problem: CallError::Lost(problem) }
             }
             other => unreachable_at(url, other),
         })

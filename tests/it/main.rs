@@ -6,6 +6,7 @@ mod abort;
 mod bytes;
 mod client_attach;
 mod client_commands;
+mod client_connect;
 mod client_keys;
 mod client_mirror;
 mod client_process;
