@@ -101,68 +101,46 @@
 //!
 //! # Reading the code
 //!
-//! Begin with `event`, then `state`, `reduce`, `run`, `agent_loop` and `agent`.
+//! Begin with `data::event`, then `data::state`, `pure::reduce`, `pure::slot`, `run::agent_loop` and
+//! `surface::agent`.
 
-use std::{future::Future, pin::Pin};
-
-mod agent;
-mod agent_loop;
-mod answer;
-mod cancel;
-mod config;
-mod contain;
-mod error;
-mod event;
-mod guarded;
-mod handle;
-mod hook_call;
-mod hooks;
-mod intake;
-mod message;
-mod model;
-mod options;
-mod publish;
-mod queue;
-mod reduce;
-mod repair;
-mod retry;
+mod data;
+mod pure;
 mod run;
-mod scripted;
-mod settings;
-mod state;
-mod stream;
-mod tool;
-mod tool_batch;
-mod tool_set;
-mod transcript;
+mod seam;
+mod surface;
 
-pub use agent::{Abort, Agent, Idle};
-pub use cancel::{CancelSignal, CancelSource};
-pub use config::{Config, ConfigChange, QueueMode, ToolExecution, WhenIdle};
-pub use error::{Busy, ContinueError, SubmitError, WaitError, WrongRun};
-pub use event::{EndReason, Event, EventKind, QueueKind, Queued, Role, RunId, Source, Undelivered};
-pub use handle::{RunHandle, RunResult};
-pub use hooks::{FinishedTurn, HookError, Hooks, NextTurn, ToolDecision, ToolOutcome};
-pub use intake::{Accepted, Disposition, Intent, NoRun, OnBusy};
-pub use message::{
-    AssistantMessage, Block, Input, Message, MessageId, Origin, StopReason, ToolCall,
-    ToolResultMessage, Usage, UserMessage, text_of,
+pub use data::{
+    config::{Config, ConfigChange, QueueMode, ThinkingLevel, ToolExecution, WhenIdle},
+    event::{EndReason, Event, EventKind, QueueKind, Queued, Role, RunId, Source, Undelivered},
+    message::{
+        AssistantMessage, Block, Input, Message, MessageId, Origin, StopReason, ToolCall,
+        ToolResultMessage, Usage, UserMessage, text_of,
+    },
+    outcome::{ModelError, ModelErrorKind, ToolError, ToolOutcome, ToolOutput},
+    state::{Activity, AgentState, LastRun, Partial, PartialBlock, Snapshot},
+    transcript::{GrowingText, Transcript},
 };
-pub use model::{
-    Model, ModelEnd, ModelError, ModelErrorKind, ModelEvent, ModelRequest, ModelSink, SinkClosed,
-    ThinkingLevel, ToolSpec, collect,
+pub use pure::{
+    queue::{MAX_QUEUED_BYTES, MAX_QUEUED_MESSAGES, QueueFull},
+    reduce::reduce,
+    retry::{RetryDecision, RetryPolicy},
 };
-pub use options::{AgentOptions, Limits};
-pub use publish::{ListenerError, Subscription};
-pub use queue::{MAX_QUEUED_BYTES, MAX_QUEUED_MESSAGES, PendingQueue, QueueFull};
-pub use reduce::reduce;
-pub use retry::{RetryDecision, RetryPolicy};
-pub use run::{ActiveRun, Boundary, RunSlot, Taken};
-pub use scripted::{Gate, ScriptedModel, Step};
-pub use settings::SettingsChange;
-pub use state::{Activity, AgentState, LastRun, Partial, PartialBlock, Snapshot};
-pub use tool::{Tool, ToolConcurrency, ToolContext, ToolError, ToolOutput, ToolUpdates};
-pub use transcript::{GrowingText, Transcript};
-
-/// A boxed future, so that the traits can be used as objects.
-pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+pub use run::{
+    feed::ListenerError, publisher::Subscription, run_task::RunResult, settings::SettingsChange,
+};
+pub use seam::{
+    BoxFuture,
+    cancel::{CancelSignal, CancelSource},
+    hooks::{FinishedTurn, HookError, Hooks, NextTurn, ToolDecision},
+    model::{Model, ModelEnd, ModelEvent, ModelRequest, ModelSink, SinkClosed, collect},
+    options::{AgentOptions, Limits},
+    tool::{Tool, ToolConcurrency, ToolContext, ToolSpec, ToolUpdates},
+};
+pub use surface::{
+    agent::{Abort, Agent, Idle},
+    error::{Busy, ContinueError, SubmitError, WaitError, WrongRun},
+    handle::RunHandle,
+    intake::{Accepted, Disposition, Intent, NoRun, OnBusy},
+    scripted::{Gate, ScriptedModel, Step},
+};
