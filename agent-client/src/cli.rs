@@ -6,8 +6,9 @@ use agent_protocol::harmless::harmless_json;
 
 use crate::{
     arguments::{self, Arguments},
-    commands::{self, remark},
+    commands,
     exit::{Exit, Failure},
+    output::remark,
     start::DAEMON_ARGUMENT,
 };
 

@@ -2,12 +2,11 @@
 //!
 //! Owns: the exit statuses, which scripts branch on. Append, never renumber.
 
-use std::io;
+use std::{io, process::ExitStatus};
 
+use agent_client_library::{client::CallError, connect::ConnectError, mirror::MirrorError};
 use agent_core::{EndReason, LastRun};
 use agent_protocol::RpcError;
-
-use crate::{client::CallError, connect::ConnectError, mirror::MirrorError};
 
 /// A command's exit status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,6 +43,9 @@ pub enum Failure {
     /// There is no daemon to talk to.
     #[error(transparent)]
     Connect(#[from] ConnectError),
+    /// The daemon could not be started.
+    #[error(transparent)]
+    Start(#[from] StartError),
     /// The daemon refused.
     #[error(transparent)]
     Call(#[from] CallError),
@@ -59,6 +61,40 @@ pub enum Failure {
     /// The output cannot be written.
     #[error("cannot write: {0}")]
     Output(#[from] io::Error),
+}
+
+/// Why there is still no daemon.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// There is nowhere for what it says.
+    #[error("cannot start a daemon: {path}: {problem}")]
+    Log {
+        /// The log.
+        path: String,
+        /// What the system says.
+        problem: io::Error,
+    },
+    /// It could not be run.
+    #[error("cannot start a daemon: {0}")]
+    Spawn(io::Error),
+    /// It ended at once.
+    #[error("the daemon did not start ({status}):\n{said}\nIts log is {log}")]
+    Ended {
+        /// How.
+        status: ExitStatus,
+        /// Its last words.
+        said: String,
+        /// Where to read more.
+        log: String,
+    },
+    /// It runs, and nobody can connect.
+    #[error("the daemon was started and does not listen on {socket}; its log is {log}")]
+    Deaf {
+        /// The socket.
+        socket: String,
+        /// Where to read more.
+        log: String,
+    },
 }
 
 impl Exit {
@@ -83,9 +119,10 @@ impl Failure {
     pub fn exit(&self) -> Exit {
         match self {
             Failure::Usage(_) => Exit::Usage,
-            Failure::Connect(_) | Failure::Gone(_) | Failure::Mirror(MirrorError::Connect(_)) => {
-                Exit::NoConnection
-            }
+            Failure::Connect(_)
+            | Failure::Start(_)
+            | Failure::Gone(_)
+            | Failure::Mirror(MirrorError::Connect(_)) => Exit::NoConnection,
             Failure::Call(error) | Failure::Mirror(MirrorError::Call(error)) => of_call(error),
             Failure::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => Exit::Done,
             Failure::Mirror(MirrorError::Frame(_)) | Failure::Lost(_) | Failure::Output(_) => {

@@ -1,25 +1,17 @@
-//! The client of `agent-daemon`: a library that mirrors an agent's state, and a command line on it.
+//! `agent-client`: the command line of `agent-daemon`.
 //!
-//! To read the code, begin with [`client`], then [`fold`] and [`mirror`]. `render` is what people
-//! see, and `commands` what they can ask for.
+//! What a program needs that is no command line is in `agent-client-library`. To read the code, begin
+//! with `commands`; `render` is what people see, and `attach` the view that they stay in.
 
 mod arguments;
 mod attach;
-mod catch_up;
 mod cli;
-pub mod client;
 mod commands;
-pub mod connect;
+mod context;
 mod exit;
-pub mod fold;
-pub mod mirror;
-mod owner;
+mod follower;
+mod output;
 mod render;
-mod screen;
-pub mod session;
 mod start;
-mod summary;
-pub mod transport;
 
 pub use cli::cli_main;
-pub use start::StartError;

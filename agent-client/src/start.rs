@@ -10,18 +10,22 @@ use std::{
     io::{self, Read, Seek, SeekFrom},
     os::unix::fs::{DirBuilderExt, OpenOptionsExt},
     path::{Path, PathBuf},
-    process::{ExitStatus, Stdio},
+    process::Stdio,
     sync::Arc,
     time::Duration,
 };
 
+use agent_client_library::{
+    client::Client,
+    connect::{ConnectError, Connector, Endpoint},
+};
 use agent_protocol::local::paths::Directories;
 use tokio::{
     process::{Child, Command},
     time::{Instant, sleep},
 };
 
-use crate::{client::Client, connect::ConnectError};
+use crate::exit::{Failure, StartError};
 
 /// The hidden first argument that makes this program the daemon.
 pub const DAEMON_ARGUMENT: &str = "__daemon";
@@ -31,48 +35,21 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// How much of its last words a daemon that fails is quoted with.
 const QUOTED_BYTES: u64 = 2048;
 
-/// Why there is still no daemon.
-#[derive(Debug, thiserror::Error)]
-pub enum StartError {
-    /// There is nowhere for what it says.
-    #[error("cannot start a daemon: {path}: {problem}")]
-    Log {
-        /// The log.
-        path: String,
-        /// What the system says.
-        problem: io::Error,
-    },
-    /// It could not be run.
-    #[error("cannot start a daemon: {0}")]
-    Spawn(io::Error),
-    /// It ended at once.
-    #[error("the daemon did not start ({status}):\n{said}\nIts log is {log}")]
-    Ended {
-        /// How.
-        status: ExitStatus,
-        /// Its last words.
-        said: String,
-        /// Where to read more.
-        log: String,
-    },
-    /// It runs, and nobody can connect.
-    #[error("the daemon was started and does not listen on {socket}; its log is {log}")]
-    Deaf {
-        /// The socket.
-        socket: String,
-        /// Where to read more.
-        log: String,
-    },
+/// Connects, and starts a daemon in the background where a Unix socket has none.
+///
+/// # Errors
+/// There is none that lets us in, or it does not start.
+pub async fn connect_or_start(connector: &Connector) -> Result<Arc<Client>, Failure> {
+    match (connector.connect().await, connector.endpoint()) {
+        (Err(ConnectError::NoDaemon { .. }), Endpoint::Unix(socket)) => {
+            start(connector, socket).await
+        }
+        (connected, _) => Ok(connected?),
+    }
 }
 
 /// Starts a daemon on a socket, and connects as soon as one listens there.
-pub(crate) async fn start<F>(
-    socket: &Path,
-    connect: impl Fn() -> F,
-) -> Result<Arc<Client>, ConnectError>
-where
-    F: Future<Output = Result<Arc<Client>, ConnectError>>,
-{
+async fn start(connector: &Connector, socket: &Path) -> Result<Arc<Client>, Failure> {
     let mut log = Log::of(socket)?;
     let mut daemon = spawn(socket, &log).map_err(StartError::Spawn)?;
     let deadline = Instant::now() + PATIENCE;
@@ -83,9 +60,9 @@ where
             status = daemon.wait() => Some(status.map_err(StartError::Spawn)?),
             () = sleep(pause) => None,
         };
-        match connect().await {
+        match connector.connect().await {
             Err(ConnectError::NoDaemon { .. }) => {}
-            connected => return connected,
+            connected => return Ok(connected?),
         }
         if let Some(status) = ended {
             let (said, log) = (log.last_words(), log.path());

@@ -8,7 +8,7 @@ use std::{
     },
 };
 
-use agent_client::connect::{ConnectError, Connector, Endpoint};
+use agent_client_library::connect::{ConnectError, Connector, Endpoint};
 use agent_core::ScriptedModel;
 use agent_protocol::{Health, SessionParams};
 use support::{daemon::InMemory, must};

@@ -5,11 +5,11 @@ use std::sync::{
     atomic::{AtomicU32, Ordering},
 };
 
-use agent_client::{
+use agent_client_library::{
     client::{CallError, Client},
     connect::{ConnectError, Dial},
-    fold::{Missed, Step},
-    mirror::{Beginning, Change, Mirror},
+    fold::Missed,
+    mirror::{Beginning, Change, Mirror, News},
     session::SessionChoice,
 };
 use agent_core::{
@@ -69,8 +69,8 @@ async fn to_the_end(mut mirror: Mirror) -> (Mirror, usize, usize) {
     loop {
         match must(mirror.next()).await.unwrap() {
             Change::Disconnected => lost += 1,
-            Change::Frame { step: Step::Lagged, .. } => lagged += 1,
-            Change::Frame { .. } => {}
+            Change::News { news: News::Lagged, .. } => lagged += 1,
+            Change::News { .. } => {}
         }
         let state = mirror.state();
         if state.is_some_and(|state| state.active_run().is_none() && state.last_run.is_some()) {
@@ -182,9 +182,9 @@ async fn a_mirror_of_a_daemon_that_was_restarted_begins_anew_and_says_so() {
         matches!(
             story[..],
             [
-                Change::Frame { step: Step::Snapshot(Missed::Nothing), .. },
+                Change::News { news: News::Snapshot(Missed::Nothing), .. },
                 Change::Disconnected,
-                Change::Frame { step: Step::Snapshot(Missed::Agent), .. },
+                Change::News { news: News::Snapshot(Missed::Agent), .. },
             ]
         ),
         "{story:?}"

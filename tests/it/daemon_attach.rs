@@ -5,7 +5,7 @@ use std::sync::{
     atomic::{AtomicU64, Ordering},
 };
 
-use agent_client::fold::{Fold, Step};
+use agent_client_library::fold::{Fold, Step};
 use agent_core::{
     AgentState, BoxFuture, Gate, Model, ModelEnd, ModelError, ModelEvent, ModelRequest, ModelSink,
     StopReason, Tool, Usage,

@@ -17,6 +17,7 @@ const SOURCES: &[&str] = &[
     "agent-daemon/src",
     "agent-daemon/protocol/src",
     "agent-client/src",
+    "agent-client/library/src",
     "tests/it",
     "tests/support",
 ];
@@ -180,5 +181,24 @@ fn everything_is_formatted() {
             panic!("run `cargo fmt`:\n{differences}{}", String::from_utf8_lossy(&output.stderr));
         }
         Err(error) => eprintln!("skipped: cargo cannot be run: {error}"),
+    }
+}
+
+/// What a program links that is only a client.
+#[test]
+fn the_client_s_library_comes_without_models_and_tools() {
+    let tree = Command::new(env!("CARGO"))
+        .args(["tree", "--package", "agent-client-library", "--edges", "normal"])
+        .args(["--prefix", "none", "--locked", "--offline"])
+        .current_dir(root())
+        .output()
+        .unwrap();
+    let packages = String::from_utf8(tree.stdout).unwrap();
+    let names: BTreeSet<_> = packages.lines().filter_map(|line| line.split(' ').next()).collect();
+    for needed in ["agent-client-library", "agent-core", "agent-protocol", "tokio"] {
+        assert!(names.contains(needed), "{needed} is not in the tree: {packages}");
+    }
+    for heavy in ["agent-daemon", "reqwest", "rustls", "hyper", "image", "clap", "toml"] {
+        assert!(!names.contains(heavy), "the library needs {heavy}");
     }
 }

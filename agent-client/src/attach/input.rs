@@ -5,14 +5,13 @@
 
 use std::sync::Arc;
 
+use agent_client_library::client::{CallError, Client};
 use agent_core::RunId;
 use agent_protocol::{
     Abort, AbortParams, FollowUp, NoRun, OnBusy, Prompt, PromptParams, QueueParams, RpcError,
     WaitForIdle, WaitForIdleParams,
 };
 use futures_util::{FutureExt, future::BoxFuture};
-
-use crate::client::{CallError, Client};
 
 /// A call that is under way.
 pub type Call = BoxFuture<'static, Outcome>;

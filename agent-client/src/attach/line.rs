@@ -7,7 +7,7 @@ use agent_protocol::harmless::harmless;
 use unicode_segmentation::UnicodeSegmentation;
 use unicode_width::UnicodeWidthStr;
 
-use super::keys::Key;
+use crate::attach::keys::Key;
 
 /// How many lines are remembered.
 const MAX_HISTORY: usize = 200;

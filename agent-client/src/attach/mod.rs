@@ -9,16 +9,13 @@ use std::{
     time::Duration,
 };
 
-use self::{
-    input::{Call, Outcome, Said, parse},
-    keys::{Key, Keys},
-    line::Line,
-    status::Status,
-    terminal::Terminal,
-    view::{Footer, View},
+use agent_client_library::{
+    fold::Missed,
+    mirror::{Beginning, Change, Mirror, MirrorError, News},
+    session::new_message_id,
 };
 use agent_core::{AgentState, Event, EventKind, Queued, RunId, Undelivered, text_of};
-use agent_protocol::{Control, Frame, MessagesWanted, harmless::one_line};
+use agent_protocol::{MessagesWanted, harmless::one_line};
 use futures_util::{StreamExt, stream::FuturesUnordered};
 use tokio::{
     signal::unix::{Signal, SignalKind, signal},
@@ -26,13 +23,24 @@ use tokio::{
 };
 
 use crate::{
-    catch_up::{missed, transcript_len},
-    commands::{Context, remark, state::told},
+    attach::{
+        input::{Call, Outcome, Said, parse},
+        keys::{Key, Keys},
+        line::Line,
+        status::Status,
+        terminal::Terminal,
+        view::{Footer, View},
+    },
+    context::Context,
     exit::{Exit, Failure},
-    fold::{Missed, Step},
-    mirror::{Beginning, Change, Mirror, MirrorError},
-    render::{Piece, Renderer, Tone},
-    screen::{Screen, wants_colors},
+    follower::Follower,
+    output::remark,
+    render::{
+        piece::{Piece, Tone},
+        renderer::Renderer,
+        screen::{Screen, wants_colors},
+        state::told,
+    },
 };
 
 mod input;
@@ -68,15 +76,12 @@ pub(crate) async fn attach(context: &Context) -> Result<Exit, Failure> {
 
 /// A session on a terminal.
 struct Attached {
-    mirror: Mirror,
+    follower: Follower,
     terminal: Terminal,
     view: View,
     line: Line,
     output: Output,
-    renderer: Renderer,
     calls: FuturesUnordered<Call>,
-    /// How many messages the transcript had after the newest change that was shown.
-    messages: usize,
     is_connected: bool,
     /// The run that the user has told to end.
     aborting: Option<RunId>,
@@ -98,14 +103,12 @@ impl Attached {
         let (columns, rows) = terminal.size();
         let has_colors = wants_colors(&io::stdout());
         Ok(Attached {
-            mirror,
+            follower: Follower::new(mirror, Renderer::with_prompts()),
             terminal,
             view: View::new(columns, rows, has_colors),
             line: Line::default(),
             output: Output::new(has_colors),
-            renderer: Renderer::with_prompts(),
             calls: FuturesUnordered::new(),
-            messages: 0,
             is_connected: true,
             aborting: None,
             sent: Vec::new(),
@@ -121,7 +124,7 @@ impl Attached {
         let leave = loop {
             self.draw()?;
             let left = tokio::select! {
-                change = self.mirror.next() => match change {
+                change = self.follower.next() => match change {
                     Ok(change) => self.changed(change).await?,
                     Err(MirrorError::Connect(error)) if error.is_absence() => {
                         let why = "the daemon is gone; the next command starts a new one";
@@ -219,9 +222,9 @@ impl Attached {
                 None => self.note(Tone::Faint, "no run is active"),
             },
             Said::State => {
-                let seq = self.mirror.cursor().seq;
-                let state = self.mirror.state();
-                let text = state.map(|state| told(seq, self.mirror.session_id(), state));
+                let seq = self.follower.mirror().cursor().seq;
+                let state = self.follower.mirror().state();
+                let text = state.map(|state| told(seq, self.follower.mirror().session_id(), state));
                 text.unwrap_or_default().lines().for_each(|line| self.note(Tone::Faint, line));
             }
             Said::Help => self.note(Tone::Faint, HELP),
@@ -235,7 +238,7 @@ impl Attached {
     }
 
     fn send(&mut self, call: impl FnOnce(input::Session, String) -> Call) {
-        let id = crate::session::new_message_id();
+        let id = new_message_id();
         if self.sent.len() >= 256 {
             self.sent.remove(0);
         }
@@ -249,8 +252,8 @@ impl Attached {
     }
 
     fn session(&self) -> input::Session {
-        let id = self.mirror.session_id().to_owned();
-        input::Session { client: self.mirror.client().clone(), id }
+        let id = self.follower.mirror().session_id().to_owned();
+        input::Session { client: self.follower.mirror().client().clone(), id }
     }
 
     fn answered(&mut self, outcome: Outcome) {
@@ -268,38 +271,33 @@ impl Attached {
     }
 
     async fn changed(&mut self, change: Change) -> Result<Option<Leave>, Failure> {
-        let (step, frame) = match change {
-            Change::Frame { step, frame, .. } => (step, frame),
-            Change::Disconnected => {
-                self.is_connected = false;
-                self.note(Tone::Warning, "the connection is lost; trying again");
-                return Ok(None);
-            }
+        let Change::News { news, .. } = change else {
+            self.is_connected = false;
+            self.note(Tone::Warning, "the connection is lost; trying again");
+            return Ok(None);
         };
         if !std::mem::replace(&mut self.is_connected, true) {
             self.note(Tone::Faint, "connected again");
         }
-        match (step, &frame) {
-            (Step::Event, Frame::Event(frame)) => self.event(&frame.event),
-            (Step::Snapshot(missed), _) => self.snapshot(missed).await,
-            (Step::Closed, _) => {
+        match news {
+            News::Event(event) => self.event(&event),
+            News::Snapshot(missed) => self.snapshot(missed).await,
+            News::Closed => {
                 let why = "the session was closed".to_owned();
                 return Ok(Some(Leave::Because(Exit::Done, why)));
             }
-            (Step::ShuttingDown, Frame::Control(frame)) => {
-                if let Control::ServerShutdown { reason } = &frame.control {
-                    let why = format!("the daemon has ended: {}", one_line(reason));
-                    return Ok(Some(Leave::Because(Exit::NoConnection, why)));
-                }
+            News::Ending(reason) => {
+                let why = format!("the daemon has ended: {}", one_line(&reason));
+                return Ok(Some(Leave::Because(Exit::NoConnection, why)));
             }
-            _ => {}
+            News::Resumed | News::Lagged => {}
         }
-        self.messages = self.mirror.state().map_or(0, transcript_len);
         Ok(None)
     }
 
     fn event(&mut self, event: &Event) {
-        self.show(|renderer| renderer.event(event));
+        let pieces = self.follower.event(event);
+        self.output.show(&pieces);
         if let EventKind::RunEnd { undelivered, .. } = &event.kind {
             self.aborting = None;
             if let Some(text) = self.own(undelivered) {
@@ -321,51 +319,40 @@ impl Attached {
         (!texts.is_empty()).then(|| texts.join("\n"))
     }
 
-    async fn snapshot(&mut self, missed_what: Missed) {
-        match missed_what {
+    async fn snapshot(&mut self, missed: Missed) {
+        match missed {
             Missed::Events => {
                 // Shown once it is there; the connection may break before.
-                match missed(&self.mirror, self.messages, &mut self.renderer).await {
-                    Ok(pieces) => self.show(|_| pieces),
+                match self.follower.missed().await {
+                    Ok(pieces) => self.output.show(&pieces),
                     Err(error) => {
                         self.note(Tone::Warning, &format!("something is missing: {error}"))
                     }
                 }
             }
-            Missed::Nothing | Missed::Agent => {
-                let Some(state) = self.mirror.state().cloned() else { return };
-                self.renderer.forget();
-                if missed_what == Missed::Agent {
-                    self.note(Tone::Warning, "the daemon was restarted; this is a new agent");
-                }
-                self.all(&state);
+            Missed::Nothing => self.whole(),
+            Missed::Agent => {
+                self.note(Tone::Warning, "the daemon was restarted; this is a new agent");
+                self.whole();
             }
         }
     }
 
-    fn all(&mut self, state: &AgentState) {
+    fn whole(&mut self) {
+        let Some(state) = self.follower.mirror().state() else { return };
         let model = one_line(&state.config.model);
-        let session = one_line(self.mirror.session_id());
+        let session = one_line(self.follower.mirror().session_id());
+        let earlier = state.messages_from.filter(|from| *from > 0);
         self.note(Tone::Faint, &format!("session {session} on {model}; /help lists the commands"));
-        if let Some(from) = state.messages_from.filter(|from| *from > 0) {
-            self.note(Tone::Faint, &format!("… {from} earlier messages"));
+        if let Some(earlier) = earlier {
+            self.note(Tone::Faint, &format!("… {earlier} earlier messages"));
         }
-        self.show(|renderer| {
-            let messages = state.messages.iter();
-            let mut pieces: Vec<_> =
-                messages.flat_map(|message| renderer.message(message)).collect();
-            pieces.extend(state.partial.iter().flat_map(|partial| renderer.partial(partial)));
-            pieces
-        });
+        let pieces = self.follower.whole();
+        self.output.show(&pieces);
     }
 
     fn active_run(&self) -> Option<RunId> {
-        self.mirror.state().and_then(AgentState::active_run)
-    }
-
-    fn show(&mut self, pieces: impl FnOnce(&mut Renderer) -> Vec<Piece>) {
-        let pieces = pieces(&mut self.renderer);
-        self.output.show(&pieces);
+        self.follower.mirror().state().and_then(AgentState::active_run)
     }
 
     fn note(&mut self, tone: Tone, text: &str) {
@@ -380,9 +367,9 @@ impl Attached {
     }
 
     fn status(&self) -> String {
-        let session = self.mirror.session_id();
+        let session = self.follower.mirror().session_id();
         let (is_connected, aborting) = (self.is_connected, self.aborting);
-        Status { session, is_connected, aborting }.line(self.mirror.state())
+        Status { session, is_connected, aborting }.line(self.follower.mirror().state())
     }
 
     fn resized(&mut self) {

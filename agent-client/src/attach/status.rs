@@ -6,7 +6,7 @@
 use agent_core::{AgentState, Block, Message, RunId};
 use agent_protocol::harmless::one_line;
 
-use crate::summary;
+use crate::render::summary;
 
 /// What is known of a session beside its state.
 pub struct Status<'a> {

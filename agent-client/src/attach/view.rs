@@ -6,7 +6,7 @@
 
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-use super::line::Rows;
+use crate::{attach::line::Rows, render::screen::paint};
 
 /// How many columns a tab can take.
 const TAB_COLUMNS: usize = 8;
@@ -177,7 +177,7 @@ impl View {
         }
         let status = fitting(&footer.status, self.columns);
         self.widths.push(status.width());
-        screen.push_str(&crate::screen::paint(&status, "2;7", self.has_colors));
+        screen.push_str(&paint(&status, "2;7", self.has_colors));
         let Rows { rows, row, column } = &footer.input;
         let (from, to) = window(rows.len(), *row, (self.rows / 2).max(2));
         for row in &rows[from..to] {

@@ -2,8 +2,12 @@
 
 use serde_json::{Map, Value, value::RawValue};
 
-use super::{Context, line, stdin};
-use crate::exit::{Exit, Failure};
+use crate::{
+    commands::stdin,
+    context::Context,
+    exit::{Exit, Failure},
+    output::line,
+};
 
 /// The methods that bring something into one session, which they make on first use.
 const WRITING: &[&str] = &["prompt", "steer", "followUp", "setConfig"];

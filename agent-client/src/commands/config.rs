@@ -7,8 +7,11 @@ use agent_protocol::{
 };
 use serde_json::{Map, Value};
 
-use super::{Context, line, remark, write};
-use crate::exit::{Exit, Failure};
+use crate::{
+    context::Context,
+    exit::{Exit, Failure},
+    output::{line, remark, write},
+};
 
 pub(super) async fn config(context: &Context, settings: Vec<String>) -> Result<Exit, Failure> {
     let mut params = change(&settings)?;

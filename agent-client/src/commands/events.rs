@@ -1,19 +1,22 @@
 //! `events`: what happens in a session, as it happens.
 
-use std::{sync::Arc, time::Duration};
+use std::{io, sync::Arc, time::Duration};
 
-use agent_protocol::{Control, Frame, MessagesWanted};
+use agent_client_library::{
+    client::{CallError, Client},
+    fold::Missed,
+    mirror::{Beginning, Change, Mirror, MirrorError, News},
+    session::SessionChoice,
+};
+use agent_protocol::MessagesWanted;
 use tokio::time::sleep;
 
-use super::{Context, line, remark};
 use crate::{
-    client::{CallError, Client},
+    context::Context,
     exit::{Exit, Failure},
-    fold::{Missed, Step},
-    mirror::{Beginning, Change, Mirror, MirrorError},
-    render::{Renderer, Tone},
-    screen::Screen,
-    session::SessionChoice,
+    follower::Follower,
+    output::{line, remark},
+    render::{piece::Tone, renderer::Renderer, screen::Screen},
 };
 
 /// How often a session is looked for that is not there yet. Nobody tells those who are not
@@ -31,32 +34,27 @@ pub(super) async fn events(context: &Context, from: Option<u64>) -> Result<Exit,
     };
     // By its id, since looking on makes nothing, whatever happens to the daemon meanwhile.
     let choice = SessionChoice::Id(id);
-    let mut mirror = Mirror::new(client, context.dial(), choice, beginning).await?;
+    let mirror = Mirror::new(client, context.dial(), choice, beginning).await?;
     let mut view = View {
+        follower: Follower::new(mirror, Renderer::with_prompts()),
         wants_past: from.is_some(),
-        renderer: Renderer::with_prompts(),
         screen: Screen::of_process(),
     };
     loop {
-        let change = match mirror.next().await {
+        let change = match view.follower.next().await {
             Err(MirrorError::Connect(error)) if error.is_absence() => {
                 return Err(Failure::Gone("the daemon is gone".to_owned()));
             }
             change => change?,
         };
-        if let (true, Change::Frame { json, .. }) = (context.json, &change) {
-            line(json.get())?;
+        match (context.json, &change) {
+            (true, Change::News { json, .. }) => line(json.get())?,
+            (true, Change::Disconnected) => {}
+            (false, change) => view.show(change)?,
         }
-        let step = match &change {
-            Change::Frame { step, .. } => Some(*step),
-            Change::Disconnected => None,
-        };
-        if !context.json {
-            view.show(&change, &mirror)?;
-        }
-        match step {
-            Some(Step::Closed) => return Ok(Exit::Done),
-            Some(Step::ShuttingDown) => return Ok(Exit::NoConnection),
+        match change {
+            Change::News { news: News::Closed, .. } => return Ok(Exit::Done),
+            Change::News { news: News::Ending(_), .. } => return Ok(Exit::NoConnection),
             _ => {}
         }
     }
@@ -83,44 +81,32 @@ async fn session(context: &Context) -> Result<(Arc<Client>, String, bool), Failu
 }
 
 struct View {
+    follower: Follower,
     /// Whether the user asked for events of before.
     wants_past: bool,
-    renderer: Renderer,
     screen: Screen,
 }
 
 impl View {
-    fn show(&mut self, change: &Change, mirror: &Mirror) -> Result<(), Failure> {
-        let (step, frame) = match change {
-            Change::Frame { step, frame, .. } => (*step, frame),
-            Change::Disconnected => {
-                return Ok(self
-                    .screen
-                    .note(Tone::Warning, "the connection is lost; trying again")?);
-            }
+    fn show(&mut self, change: &Change) -> io::Result<()> {
+        let Change::News { news, .. } = change else {
+            return self.screen.note(Tone::Warning, "the connection is lost; trying again");
         };
-        match (step, frame) {
-            (Step::Event, Frame::Event(frame)) => {
-                self.screen.show(&self.renderer.event(&frame.event))?;
-            }
-            (Step::Snapshot(missed), _) => {
-                if missed != Missed::Nothing || self.wants_past {
-                    self.renderer.forget();
-                    self.screen
-                        .note(Tone::Warning, "events are missing here: they are not held")?;
+        match news {
+            News::Event(event) => self.screen.show(&self.follower.event(event)),
+            News::Snapshot(missed) => {
+                if *missed != Missed::Nothing || self.wants_past {
+                    self.follower.forget();
+                    let text = "events are missing here: they are not held";
+                    self.screen.note(Tone::Warning, text)?;
                 }
-                if let Some(partial) = mirror.state().and_then(|state| state.partial.as_ref()) {
-                    self.screen.show(&self.renderer.partial(partial))?;
-                }
+                self.screen.show(&self.follower.unfinished())
             }
-            (Step::Closed, _) => self.screen.note(Tone::Faint, "the session was closed")?,
-            (Step::ShuttingDown, Frame::Control(frame)) => {
-                if let Control::ServerShutdown { reason } = &frame.control {
-                    self.screen.note(Tone::Faint, format!("the daemon has ended: {reason}"))?;
-                }
+            News::Closed => self.screen.note(Tone::Faint, "the session was closed"),
+            News::Ending(reason) => {
+                self.screen.note(Tone::Faint, format!("the daemon has ended: {reason}"))
             }
-            _ => {}
+            News::Resumed | News::Lagged => Ok(()),
         }
-        Ok(())
     }
 }

@@ -6,8 +6,7 @@ use agent_core::Block;
 use agent_protocol::Content;
 use base64::{Engine, engine::general_purpose::STANDARD};
 
-use super::stdin;
-use crate::{arguments::InputArguments, exit::Failure};
+use crate::{arguments::InputArguments, commands::stdin, exit::Failure};
 
 /// The most text that a message may have (W3.5).
 const MAX_TEXT_BYTES: usize = 1 << 20;

@@ -2,19 +2,23 @@
 
 use std::collections::VecDeque;
 
+use agent_client_library::{
+    client::{CallError, Client},
+    mirror::{Beginning, Change, Mirror},
+    session::{SessionChoice, new_message_id},
+};
 use agent_protocol::{
     CreateSession, CreateSessionParams, Disposition, GetState, GetStateParams, MessagesWanted,
     Method, Prompt, PromptParams, PromptResult, RpcError, SetConfig, SetConfigParams,
 };
 use serde_json::value::RawValue;
 
-use super::{Context, follow_run::FollowRun, input, interrupts::Interrupts, line};
 use crate::{
     arguments::{Busy, PromptArguments},
-    client::{CallError, Client},
+    commands::{follow_run::FollowRun, input, interrupts::Interrupts},
+    context::Context,
     exit::{Exit, Failure},
-    mirror::{Beginning, Change, Mirror},
-    session::{SessionChoice, new_message_id},
+    output::line,
 };
 
 pub(super) async fn prompt(context: &Context, arguments: PromptArguments) -> Result<Exit, Failure> {

@@ -1,17 +1,17 @@
 //! `steer`, `follow-up` and `abort`.
 
+use agent_client_library::{client::CallError, session::new_message_id};
 use agent_core::RunId;
 use agent_protocol::{
     Abort, AbortParams, AbortResult, Disposition, FollowUp, Method, QueueParams, QueueResult,
     RpcError, Steer,
 };
 
-use super::{Context, input};
 use crate::{
     arguments::{Idle, QueueArguments},
-    client::CallError,
+    commands::input,
+    context::Context,
     exit::{Exit, Failure},
-    session::new_message_id,
 };
 
 pub(super) async fn steer(context: &Context, arguments: QueueArguments) -> Result<Exit, Failure> {

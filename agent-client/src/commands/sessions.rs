@@ -2,16 +2,17 @@
 
 use std::path::PathBuf;
 
+use agent_client_library::session::new_session_id;
 use agent_protocol::{
     CloseSession, CloseSessionResult, CreateSession, CreateSessionParams, CreateSessionResult,
     ListModels, ListModelsResult, ListSessions, ListSessionsResult, Method, SessionParams,
     harmless::one_line,
 };
 
-use super::{Context, line, remark};
 use crate::{
+    context::{Context, utf8},
     exit::{Exit, Failure},
-    session::new_session_id,
+    output::{line, remark},
 };
 
 pub(super) async fn sessions(context: &Context) -> Result<Exit, Failure> {
@@ -37,7 +38,7 @@ pub(super) async fn new(
         None => std::env::current_dir()?,
     };
     let session_id = Some(id.unwrap_or_else(|| new_session_id(&cwd)));
-    let cwd = Some(path(cwd)?);
+    let cwd = Some(utf8(cwd)?);
     let params = CreateSessionParams { session_id, cwd, model, ..CreateSessionParams::default() };
     let client = context.connect().await?;
     let shown = |result: CreateSessionResult| format!("{}\n", result.session_id);
@@ -65,13 +66,6 @@ pub(super) async fn models(context: &Context) -> Result<Exit, Failure> {
     let session_id = context.choice()?.existing(&client).await?;
     let params = SessionParams { session_id, ..SessionParams::default() };
     context.print(&client, ListModels::NAME, &params, model_table).await
-}
-
-/// A path as the wire can say it.
-pub(super) fn path(path: PathBuf) -> Result<String, Failure> {
-    path.into_os_string().into_string().map_err(|path| {
-        Failure::Usage(format!("{path:?} is not UTF-8, and the protocol can only say what is"))
-    })
 }
 
 fn session_table(result: ListSessionsResult) -> String {

@@ -5,16 +5,19 @@
 
 use std::{sync::Arc, time::Duration};
 
+use agent_client_library::{
+    client::{CallError, Client},
+    connect::{ConnectError, Connector, Endpoint},
+};
 use agent_protocol::{Method, Shutdown, ShutdownParams, ShutdownScope};
 use rustix::process::Pid;
 use serde_json::value::RawValue;
 use tokio::time::{sleep, timeout};
 
-use super::{Context, line, remark};
 use crate::{
-    client::{CallError, Client},
-    connect::{ConnectError, Connector, Endpoint},
+    context::Context,
     exit::{Exit, Failure},
+    output::{line, remark},
 };
 
 /// How long a daemon may take. It gives itself 10 s.
@@ -91,8 +94,9 @@ struct Process {
 #[cfg(target_os = "linux")]
 impl Process {
     /// None where the kernel is too old, or there is no such process.
-    fn open(pid: Pid) -> Option<Self> {
+    fn open(pid: u32) -> Option<Self> {
         use rustix::process::{PidfdFlags, pidfd_open};
+        let pid = Pid::from_raw(pid.try_into().ok()?)?;
         Some(Process { handle: pidfd_open(pid, PidfdFlags::empty()).ok()? })
     }
 
@@ -115,7 +119,7 @@ impl Process {
 
 #[cfg(not(target_os = "linux"))]
 impl Process {
-    fn open(_: Pid) -> Option<Self> {
+    fn open(_: u32) -> Option<Self> {
         None
     }
 

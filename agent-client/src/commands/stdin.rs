@@ -14,8 +14,7 @@ use tokio::{
     time::{Instant, sleep, sleep_until},
 };
 
-use super::remark;
-use crate::exit::Failure;
+use crate::{exit::Failure, output::remark};
 
 /// For how long stdin may say nothing before the user hears what we wait for.
 const SILENCE: Duration = Duration::from_secs(1);

@@ -2,15 +2,17 @@
 
 use std::time::Duration;
 
+use agent_client_library::client::CallError;
 use agent_core::RunId;
 use agent_protocol::{Method, WaitForIdle, WaitForIdleParams, WaitForIdleResult, WaitStatus};
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 
-use super::{Context, line};
 use crate::{
-    client::CallError,
+    context::Context,
     exit::{Exit, Failure},
+    output::line,
+    render::{screen::Screen, sentences},
 };
 
 pub(super) async fn wait_for_idle(
@@ -56,8 +58,8 @@ pub(super) async fn wait_for_idle(
         return Ok(Exit::TimedOut);
     }
     if let Some(last_run) = answer.last_run.as_ref().filter(|_| !context.json) {
-        let piece = crate::render::end(last_run.reason, last_run.error_message.as_deref());
-        crate::screen::Screen::of_process().show(piece.as_slice())?;
+        let piece = sentences::end(last_run.reason, last_run.error_message.as_deref());
+        Screen::of_process().show(piece.as_slice())?;
     }
     Ok(Exit::of_last_run(answer.last_run.as_deref()))
 }

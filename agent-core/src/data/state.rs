@@ -139,6 +139,11 @@ impl AgentState {
         }
     }
 
+    /// How many messages the whole transcript has, also where the state holds only its end.
+    pub fn transcript_len(&self) -> usize {
+        self.messages_from.unwrap_or(0) + self.messages.len()
+    }
+
     /// The run that is active.
     pub fn active_run(&self) -> Option<RunId> {
         match self.activity {

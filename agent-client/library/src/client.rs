@@ -135,8 +135,8 @@ impl Client {
     }
 
     /// The daemon's process, where the system has told us: on a Unix socket.
-    pub(crate) fn process(&self) -> Option<Pid> {
-        self.process
+    pub fn process(&self) -> Option<u32> {
+        u32::try_from(self.process?.as_raw_nonzero().get()).ok()
     }
 
     /// Whether calls can still be made.

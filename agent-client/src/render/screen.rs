@@ -11,7 +11,7 @@ use std::{
 
 use agent_protocol::harmless::harmless;
 
-use crate::render::{Piece, Tone};
+use crate::render::piece::{Piece, Tone};
 
 /// Where people see what happens.
 pub struct Screen {

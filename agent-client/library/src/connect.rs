@@ -1,8 +1,8 @@
-//! Reaching the daemon: which address, with which token, and starting one where there is none.
+//! Reaching the daemon: which address, and with which token.
 //!
 //! Owns: the child process of `--stdio`, and that a daemon is told nothing before it is known whose it
-//! is. Never: starts a second daemon for a connection that was
-//! lost: the session that is meant went with the first.
+//! is. Never: starts one; for a connection that was lost that would be wrong, since the session that is
+//! meant went with it.
 
 use std::{
     io,
@@ -32,7 +32,6 @@ use tokio_tungstenite::tungstenite::{
 use crate::{
     client::{CallError, Client},
     owner::{other_user_on_tcp, other_user_on_unix},
-    start::{self, StartError},
     transport::{SocketReceiver, SocketSender},
 };
 
@@ -137,9 +136,6 @@ pub enum ConnectError {
         /// Where to.
         address: String,
     },
-    /// The daemon could not be started.
-    #[error(transparent)]
-    Start(#[from] StartError),
     /// The command of `--stdio` has ended, and what it held is gone.
     #[error("the command of --stdio has ended")]
     ChildEnded,
@@ -206,7 +202,7 @@ impl Connector {
         &self.endpoint
     }
 
-    /// Connects, without starting a daemon.
+    /// Connects.
     ///
     /// # Errors
     /// There is none, or it does not let us in.
@@ -230,19 +226,6 @@ impl Connector {
         let address = self.endpoint.address();
         let connected = timeout(PATIENCE, self.greet()).await;
         connected.unwrap_or(Err(ConnectError::Silent { address })).map(Arc::new)
-    }
-
-    /// Connects, and starts a daemon in the background where a Unix socket has none.
-    ///
-    /// # Errors
-    /// As [`connect`](Connector::connect), or the daemon does not start.
-    pub async fn connect_or_start(&self) -> Result<Arc<Client>, ConnectError> {
-        match (self.connect().await, &self.endpoint) {
-            (Err(ConnectError::NoDaemon { .. }), Endpoint::Unix(path)) => {
-                start::start(path, || self.connect()).await
-            }
-            (connected, _) => connected,
-        }
     }
 
     /// For a connection that was lost.

@@ -4,40 +4,15 @@
 //! rest is. Never: writes anything, or lets text through that a terminal would obey.
 
 use agent_core::{
-    AssistantMessage, Block, ConfigChange, EndReason, Event, EventKind, Message, Partial,
-    PartialBlock, QueueKind, Queued, Source, Undelivered, UserMessage, text_of,
+    AssistantMessage, Block, Event, EventKind, Message, Partial, PartialBlock, Source,
 };
 use agent_protocol::harmless::{harmless, one_line};
 
-use crate::summary;
-
-/// Something to show.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Piece {
-    /// More of the answer. Goes on where the last one ended.
-    Answer(String),
-    /// The answer so far is complete: what follows begins a line.
-    AnswerEnd,
-    /// More of what the model thinks. Goes on where the last one ended.
-    Thinking(String),
-    /// A line of its own.
-    Line(Tone, String),
-}
-
-/// What kind of line it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Tone {
-    /// Beside the point.
-    Faint,
-    /// A tool is at work.
-    Tool,
-    /// Somebody said it.
-    User,
-    /// Something is not as it should be.
-    Warning,
-    /// Something failed.
-    Error,
-}
+use crate::render::{
+    piece::{Piece, Tone},
+    sentences::{changed, ended, queue_name, queued_text, result_lines, retry, said},
+    summary,
+};
 
 /// Turns events into pieces, one after another.
 #[derive(Debug, Default)]
@@ -282,117 +257,6 @@ impl Renderer {
     }
 }
 
-fn result_lines(tool: &str, content: &[Block], is_error: bool) -> Vec<Piece> {
-    let tone = if is_error { Tone::Error } else { Tone::Faint };
-    let lines = summary::result(tool, content);
-    lines.into_iter().map(|line| Piece::Line(tone, format!("  {line}"))).collect()
-}
-
-fn said(message: &UserMessage) -> Vec<Piece> {
-    let text = text_and_images(&message.content);
-    let lines = text.lines().enumerate().map(|(index, line)| {
-        let mark = if index == 0 { "›" } else { " " };
-        Piece::Line(Tone::User, format!("{mark} {}", harmless(line)))
-    });
-    lines.collect()
-}
-
-fn queued_text(queued: &Queued) -> String {
-    one_line(&text_and_images(&queued.content))
-}
-
-fn text_and_images(content: &[Block]) -> String {
-    let images = content.iter().filter(|block| matches!(block, Block::Image { .. })).count();
-    match (text_of(content), images) {
-        (text, 0) => text,
-        (text, 1) => format!("{text} [image]"),
-        (text, images) => format!("{text} [{images} images]"),
-    }
-}
-
-fn queue_name(queue: QueueKind) -> &'static str {
-    match queue {
-        QueueKind::Steering => "steering",
-        QueueKind::FollowUp => "follow-up",
-    }
-}
-
-fn retry(attempt: u32, delay_ms: u64, error: &str) -> String {
-    let seconds = delay_ms as f64 / 1000.0;
-    format!("trying again in {seconds:.1} s (retry {attempt}): {}", one_line(error))
-}
-
-fn changed(change: &ConfigChange) -> String {
-    // As on the wire, since `config` takes the same words.
-    let fields = serde_json::to_value(change).unwrap_or_default();
-    let settings: Vec<_> = fields
-        .as_object()
-        .into_iter()
-        .flatten()
-        .map(|(name, value)| match value.as_str() {
-            Some(text) => format!("{name} = {text}"),
-            None => format!("{name} = {value}"),
-        })
-        .collect();
-    one_line(&format!("settings: {}", settings.join(", ")))
-}
-
-/// Why a run ended, unless it has just said all that it wanted to.
-pub fn end(reason: EndReason, error_message: Option<&str>) -> Option<Piece> {
-    let warning = |text: &str| Some(Piece::Line(Tone::Warning, text.to_owned()));
-    match reason {
-        EndReason::Stop => None,
-        EndReason::Aborted => warning("aborted"),
-        EndReason::MaxTurns => {
-            warning("stopped: the limit of turns (`agent-client config maxTurns=N` sets it)")
-        }
-        EndReason::Length => warning("stopped: the model's output limit cut the answer off"),
-        EndReason::StoppedByHook => warning("stopped by a hook"),
-        EndReason::Error => {
-            let because = error_message.map_or_else(|| "no reason given".to_owned(), one_line);
-            Some(Piece::Line(Tone::Error, format!("error: {because}")))
-        }
-    }
-}
-
-fn ended(
-    reason: EndReason,
-    error_message: Option<&str>,
-    undelivered: &Undelivered,
-    out: &mut Vec<Piece>,
-) {
-    out.push(Piece::AnswerEnd);
-    out.extend(end(reason, error_message));
-    let steering = undelivered.steering.iter().map(|queued| (QueueKind::Steering, queued));
-    let follow_up = undelivered.follow_up.iter().map(|queued| (QueueKind::FollowUp, queued));
-    for (queue, queued) in steering.chain(follow_up) {
-        let text = format!("not delivered ({}): {}", queue_name(queue), queued_text(queued));
-        out.push(Piece::Line(Tone::Warning, text));
-    }
-}
-
-/// Pieces as a text without colours.
-pub fn plain(pieces: &[Piece]) -> String {
-    let mut text = String::new();
-    let end = |text: &mut String| {
-        if !text.is_empty() && !text.ends_with('\n') {
-            text.push('\n');
-        }
-    };
-    for piece in pieces {
-        match piece {
-            Piece::Answer(more) | Piece::Thinking(more) => text.push_str(more),
-            Piece::AnswerEnd => end(&mut text),
-            Piece::Line(_, line) => {
-                end(&mut text);
-                text.push_str(line);
-                text.push('\n');
-            }
-        }
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
@@ -400,6 +264,7 @@ mod tests {
     use agent_core::{AgentState, Config, ToolExecution, Transcript, WhenIdle, reduce};
 
     use super::*;
+    use crate::render::piece::plain;
 
     /// Events, as the wire has them but for what all have, and the text that they come to.
     const CASES: &[(&[&str], &str)] = &[

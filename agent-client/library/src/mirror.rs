@@ -1,12 +1,12 @@
 //! A session as this client knows it, kept equal to the daemon's own state.
 //!
 //! Owns: one subscription, and taking it up again after a lost connection where it was cut.
-//! Never: starts a daemon. A restarted one has another agent, and [`Missed::Agent`](crate::fold::Missed::Agent) says so.
+//! Never: starts a daemon. A restarted one has another agent, and [`Missed::Agent`] says so.
 
 use std::{sync::Arc, time::Duration};
 
-use agent_core::AgentState;
-use agent_protocol::{Frame, MessagesWanted, RpcError, SubscribeParams};
+use agent_core::{AgentState, Event};
+use agent_protocol::{Control, Frame, MessagesWanted, RpcError, SubscribeParams};
 use futures_util::{FutureExt, future::BoxFuture};
 use serde_json::value::RawValue;
 use tokio::time::{Instant, sleep};
@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep};
 use crate::{
     client::{CallError, Client, Frames},
     connect::{ConnectError, Dial},
-    fold::{Cursor, Fold, Step},
+    fold::{Cursor, Fold, Missed, Step},
     session::SessionChoice,
 };
 
@@ -33,17 +33,33 @@ pub enum Beginning {
 #[derive(Debug)]
 #[allow(clippy::large_enum_variant)] // Made one at a time, and taken apart at once.
 pub enum Change {
-    /// A frame came, and is folded already.
-    Frame {
-        /// What it means.
-        step: Step,
-        /// It.
-        frame: Frame,
-        /// As it was sent.
+    /// The daemon has sent something, and it is folded already.
+    News {
+        /// What.
+        news: News,
+        /// The frame as it was sent.
         json: Box<RawValue>,
     },
     /// The connection is lost. The next change is what comes after it.
     Disconnected,
+}
+
+/// What a frame tells someone who has seen the ones before it.
+#[derive(Debug)]
+#[allow(clippy::large_enum_variant)] // As above.
+pub enum News {
+    /// The next event.
+    Event(Event),
+    /// The subscription goes on from where it was cut.
+    Resumed,
+    /// The state came anew.
+    Snapshot(Missed),
+    /// The daemon has dropped events; a snapshot follows.
+    Lagged,
+    /// The session was closed, and will say no more.
+    Closed,
+    /// The daemon is about to end, for this reason.
+    Ending(String),
 }
 
 /// Why there is nothing more to mirror.
@@ -147,7 +163,7 @@ impl Mirror {
             match self.fold.step(&frame) {
                 Step::Known => {}
                 Step::Gap => self.resuming = Some(self.resume(Some(self.link.client.clone()))),
-                step => return Ok(Change::Frame { step, frame, json }),
+                step => return Ok(Change::News { news: News::of(step, frame), json }),
             }
         }
     }
@@ -163,6 +179,22 @@ impl Mirror {
         };
         let deadline = Instant::now() + self.patience;
         resume.until(deadline).boxed()
+    }
+}
+
+impl News {
+    fn of(step: Step, frame: Frame) -> Self {
+        let control = match frame {
+            Frame::Event(frame) => return News::Event(frame.event),
+            Frame::Control(frame) => frame.control,
+        };
+        match (control, step) {
+            (Control::Subscribed { .. }, Step::Snapshot(missed)) => News::Snapshot(missed),
+            (Control::Subscribed { .. }, _) => News::Resumed,
+            (Control::Lagged { .. }, _) => News::Lagged,
+            (Control::SessionClosed {}, _) => News::Closed,
+            (Control::ServerShutdown { reason }, _) => News::Ending(reason),
+        }
     }
 }
 
