@@ -5,29 +5,15 @@
 
 use reqwest::Url;
 
-use super::{Api, ModelConfig};
-
-/// What a model of a provider without a list can presumably do.
-pub(super) fn presumed(api: Api, hosted: bool, id: &str) -> ModelConfig {
-    ModelConfig {
-        id: id.to_owned(),
-        context_window: None,
-        max_output_tokens: None,
-        // Refusing what might work would be worse than the server's own refusal.
-        images: true,
-        thinking: hosted && thinks(api, id),
-    }
+/// Whether a model that Anthropic hosts can be told how much to think.
+pub(super) fn claude_thinks(id: &str) -> bool {
+    claude_version(id).is_none_or(|version| version >= (3, 7))
 }
 
-/// Whether a hosted model can be told how much to think.
-fn thinks(api: Api, id: &str) -> bool {
-    match api {
-        Api::AnthropicMessages => claude_version(id).is_none_or(|version| version >= (3, 7)),
-        Api::OpenaiCompletions | Api::OpenaiResponses => {
-            let first = ["o1", "o3", "o4", "gpt-5", "gpt-6", "codex"];
-            first.iter().any(|prefix| id.starts_with(prefix))
-        }
-    }
+/// Whether a model that OpenAI hosts can be told how much to think.
+pub(super) fn openai_thinks(id: &str) -> bool {
+    let first = ["o1", "o3", "o4", "gpt-5", "gpt-6", "codex"];
+    first.iter().any(|prefix| id.starts_with(prefix))
 }
 
 /// Whether a model decides by itself how long to think: from Claude 4.6 on a budget is discouraged,
@@ -36,7 +22,7 @@ pub(super) fn thinks_adaptively(id: &str) -> bool {
     claude_version(id).is_some_and(|version| version >= (4, 6)) || id.starts_with("claude-mythos")
 }
 
-/// The largest picture, in bytes of base64, that a model takes over Anthropic's API. A larger one
+/// The largest picture, in bytes of base64, that a model takes over Anthropic's API if it takes any. A larger one
 /// would be refused again with every request that still holds it.
 pub(super) fn largest_picture(id: &str) -> usize {
     if is_claude(id) { 5 * 1024 * 1024 } else { usize::MAX }
@@ -112,16 +98,15 @@ mod tests {
 
     #[test]
     fn only_models_that_can_think_are_told_to() {
-        for (api, id, expected) in [
-            (Api::AnthropicMessages, "claude-3-5-sonnet-20241022", false),
-            (Api::AnthropicMessages, "claude-3-7-sonnet-20250219", true),
-            (Api::AnthropicMessages, "claude-opus-4-6", true),
-            (Api::OpenaiResponses, "gpt-4o", false),
-            (Api::OpenaiResponses, "gpt-5.1", true),
-            (Api::OpenaiResponses, "o3-mini", true),
+        for (id, expected) in [
+            ("claude-3-5-sonnet-20241022", false),
+            ("claude-3-7-sonnet-20250219", true),
+            ("claude-opus-4-6", true),
         ] {
-            assert_eq!(presumed(api, true, id).thinking, expected, "{id}");
-            assert!(!presumed(api, false, id).thinking, "{id} elsewhere");
+            assert_eq!(claude_thinks(id), expected, "{id}");
+        }
+        for (id, expected) in [("gpt-4o", false), ("gpt-5.1", true), ("o3-mini", true)] {
+            assert_eq!(openai_thinks(id), expected, "{id}");
         }
         assert!(thinks_adaptively("claude-opus-4-6") && !thinks_adaptively("claude-opus-4-5"));
         assert!(thinks_adaptively("claude-mythos-preview") && !thinks_adaptively("gemma"));

@@ -8,54 +8,19 @@ use agent_core::{ModelEnd, ModelEvent};
 use serde_json::Value;
 
 use super::{
-    Api,
-    anthropic_messages::MessagesDecoder,
     cut_characters::{self, Joiner},
-    failure::StreamFailure,
-    foreign_text, json_text,
-    openai_completions::CompletionsDecoder,
-    openai_responses::ResponsesDecoder,
+    foreign_text,
+    formats::shape,
+    json_text,
     reported::Reported,
-    shape::Shape,
     sse::{SseDecoder, SseEvent},
+    stream_failure::{Shape, StreamFailure},
+    wire_format::{Decoder, Progress, WireFormat},
 };
-
-/// What one wire format makes of its events.
-pub(super) trait Decoder: Send {
-    /// Takes one event, by its name and JSON, and appends what it says.
-    fn event(
-        &mut self,
-        name: &str,
-        payload: &Value,
-        events: &mut Vec<ModelEvent>,
-    ) -> Result<(), StreamFailure>;
-
-    /// Takes `[DONE]`, which only one wire format has a use for.
-    fn done(&mut self) {}
-
-    /// How far the answer is.
-    fn progress(&self) -> Progress;
-
-    /// How the answer ended.
-    ///
-    /// # Errors
-    /// It has not: the stream was cut.
-    fn end(&self) -> Result<ModelEnd, StreamFailure>;
-}
-
-/// How far an answer is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Progress {
-    Going,
-    /// It is whole. The usage may still follow; that it does not is no failure.
-    Whole,
-    /// Nothing more follows.
-    Over,
-}
 
 /// The decoders of one answer.
 pub(super) struct AnswerStream {
-    api: Api,
+    api: &'static WireFormat,
     sse: SseDecoder,
     decoder: Box<dyn Decoder>,
     joiner: Joiner,
@@ -75,9 +40,6 @@ struct Unreadable {
     newest: Option<String>,
 }
 
-/// More calls than this in one answer are a runaway.
-pub(super) const MOST_CALLS: usize = 128;
-
 /// The largest event: a whole answer in one piece, or arguments with a file in them.
 const LARGEST_EVENT: usize = 16 * 1024 * 1024;
 
@@ -88,16 +50,11 @@ const MOST_UNREADABLE: u32 = 100;
 const LARGEST_FIRST: usize = 64 * 1024;
 
 impl AnswerStream {
-    pub(super) fn new(api: Api) -> Self {
-        let decoder: Box<dyn Decoder> = match api {
-            Api::AnthropicMessages => Box::new(MessagesDecoder::default()),
-            Api::OpenaiResponses => Box::new(ResponsesDecoder::default()),
-            Api::OpenaiCompletions => Box::new(CompletionsDecoder::default()),
-        };
+    pub(super) fn new(api: &'static WireFormat) -> Self {
         AnswerStream {
             api,
             sse: SseDecoder::new(LARGEST_EVENT),
-            decoder,
+            decoder: (api.decoder)(),
             joiner: Joiner::default(),
             said_something: false,
             first: None,
@@ -238,8 +195,8 @@ impl AnswerStream {
         }
         let first = self.first.filter(|_| !self.said_something);
         let Some(first) = first else { return StreamFailure::Truncated };
-        match Shape::of(&first) {
-            Some(Shape::Spoken(api)) if api == self.api => StreamFailure::Truncated,
+        match shape(&first) {
+            Some(Shape::Spoken(name)) if name == self.api.name => StreamFailure::Truncated,
             Some(shape) => StreamFailure::OtherApi(shape),
             None => Reported::from_json(&first)
                 .map_or(StreamFailure::Truncated, StreamFailure::Reported),

@@ -7,10 +7,14 @@ use std::time::Duration;
 use tokio::io::AsyncWriteExt;
 
 use super::{
-    Api, ModelConfig,
+    anthropic_messages,
+    formats::FORMATS,
+    model_config::ModelConfig,
+    openai_completions, openai_responses,
     remote::RemoteModel,
     server_tests::{API, FINISH, STREAM, Server, delta, page, story},
     test_requests::{KEY, http, model_at},
+    wire_format::WireFormat,
 };
 
 const NOT_AN_ANSWER: &str =
@@ -93,7 +97,7 @@ async fn an_error_object_counts_as_with_its_status() {
             "ContextOverflow after 7s: p/m reported a failure in its answer: prompt is too long",
         ),
     ] {
-        for api in [Api::OpenaiCompletions, Api::AnthropicMessages, Api::OpenaiResponses] {
+        for api in FORMATS {
             for (kind, body) in [
                 ("application/json", error.to_owned()),
                 ("text/event-stream", error.to_owned()),
@@ -127,36 +131,36 @@ async fn an_answer_of_another_api_is_named() {
     let ollama = "{\"model\":\"m\",\"message\":{\"content\":\"h\"},\"done\":false}\n{\"model\":\"m\",\"message\":{\"content\":\"i\"},\"done\":true}\n";
     let started = "event: message_start\ndata: {\"type\":\"message_start\",\"message\":{}}\n\ndata: {\"type\":\"message_stop\"}\n\n";
     for (api, body, expected) in [
-        (Api::OpenaiCompletions, completion, "text hi | Stop"),
-        (Api::AnthropicMessages, message, "text hi | Stop"),
-        (Api::OpenaiResponses, response, "text hi | Stop"),
+        (&openai_completions::FORMAT, completion, "text hi | Stop"),
+        (&anthropic_messages::FORMAT, message, "text hi | Stop"),
+        (&openai_responses::FORMAT, response, "text hi | Stop"),
         (
-            Api::OpenaiCompletions,
+            &openai_completions::FORMAT,
             message,
             " | Malformed: p/m answered as the anthropic-messages API does. Set `api = \"anthropic-messages\"` in [providers.p], or see that base_url of [providers.p] (URL) is the address of the openai-completions API.",
         ),
         (
-            Api::OpenaiCompletions,
+            &openai_completions::FORMAT,
             started,
             " | Malformed: p/m answered as the anthropic-messages API does. ",
         ),
         (
-            Api::OpenaiCompletions,
+            &openai_completions::FORMAT,
             response,
             " | Malformed: p/m answered as the openai-responses API does. ",
         ),
         (
-            Api::AnthropicMessages,
+            &anthropic_messages::FORMAT,
             completion,
             " | Malformed: p/m answered as the openai-completions API does. ",
         ),
         (
-            Api::OpenaiResponses,
+            &openai_responses::FORMAT,
             completion,
             " | Malformed: p/m answered as the openai-completions API does. ",
         ),
         (
-            Api::OpenaiCompletions,
+            &openai_completions::FORMAT,
             ollama,
             " | Malformed: p/m answered as Ollama's own API does. Such answers are not understood, or see",
         ),
@@ -182,14 +186,14 @@ async fn events_in_lines_of_their_own_are_understood() {
 }
 
 /// A model whose connections may be silent for a minute.
-fn impatient(server: &Server, api: Api) -> RemoteModel {
+fn impatient(server: &Server, api: &'static WireFormat) -> RemoteModel {
     let model = model_at(api, &server.address, ModelConfig::default());
     let http = http(Duration::from_secs(60), &|_| None).into();
     RemoteModel { http, ..model }
 }
 
 /// Lets a server say something again and again, and tells what came of it and when it ended.
-async fn again_and_again(api: Api, first: &str, again: &str) -> (String, Duration) {
+async fn again_and_again(api: &'static WireFormat, first: &str, again: &str) -> (String, Duration) {
     let server = Server::start().await;
     let model = impatient(&server, api);
     let begun = std::sync::OnceLock::new();
@@ -223,7 +227,7 @@ async fn signs_of_life_extend_the_wait_ten_times_and_no_further() {
         (API, STREAM.to_owned(), ": ping\n\n", ""),
         (API, STREAM.to_owned(), empty, ""),
         (API, STREAM.to_owned() + &delta("one"), &delta(""), "text one"),
-        (Api::AnthropicMessages, STREAM.to_owned(), ping, ""),
+        (&anthropic_messages::FORMAT, STREAM.to_owned(), ping, ""),
         (API, "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n\r\n".to_owned(), " ", ""),
         (API, "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n\r\n{".to_owned(), " ", ""),
     ] {

@@ -1,21 +1,22 @@
 //! Tests: streams of servers that cut characters, write JSON badly, or lose an event.
 
-use super::{Api, answer_stream::AnswerStream, recorded::decoded};
-
-const APIS: [Api; 3] = [Api::OpenaiCompletions, Api::AnthropicMessages, Api::OpenaiResponses];
+use super::{
+    answer_stream::AnswerStream, anthropic_messages, formats::FORMATS, openai_completions,
+    recorded::decoded, wire_format::WireFormat,
+};
 
 /// An answer with these deltas, as JSON texts without their quotes, in each of its parts.
-fn stream(api: Api, deltas: &[&str]) -> Vec<String> {
+fn stream(api: &'static WireFormat, deltas: &[&str]) -> Vec<String> {
     let each = |event: &str| deltas.iter().map(|delta| event.replace("DELTA", delta)).collect();
-    let lines: Vec<Vec<String>> = match api {
-        Api::OpenaiCompletions => vec![
+    let lines: Vec<Vec<String>> = match api.name {
+        "openai-completions" => vec![
             each(r#"{"choices":[{"delta":{"reasoning":"DELTA"}}]}"#),
             each(r#"{"choices":[{"delta":{"content":"DELTA"}}]}"#),
             vec![r#"{"choices":[{"delta":{"tool_calls":[{"index":0,"id":"c","function":{"name":"ls","arguments":""}}]}}]}"#.to_owned()],
             each(r#"{"choices":[{"delta":{"tool_calls":[{"index":0,"function":{"arguments":"DELTA"}}]}}]}"#),
             vec![r#"{"choices":[{"delta":{},"finish_reason":"stop"}]}"#.to_owned()],
         ],
-        Api::AnthropicMessages => vec![
+        "anthropic-messages" => vec![
             vec![
                 r#"{"type":"content_block_start","index":0,"content_block":{"type":"thinking"}}"#.to_owned(),
                 r#"{"type":"content_block_start","index":1,"content_block":{"type":"text"}}"#.to_owned(),
@@ -26,7 +27,7 @@ fn stream(api: Api, deltas: &[&str]) -> Vec<String> {
             each(r#"{"type":"content_block_delta","index":2,"delta":{"type":"input_json_delta","partial_json":"DELTA"}}"#),
             vec![r#"{"type":"message_delta","delta":{"stop_reason":"end_turn"}}"#.to_owned()],
         ],
-        Api::OpenaiResponses => vec![
+        "openai-responses" => vec![
             vec![
                 r#"{"type":"response.output_item.added","output_index":0,"item":{"type":"reasoning"}}"#.to_owned(),
                 r#"{"type":"response.output_item.added","output_index":1,"item":{"type":"message"}}"#.to_owned(),
@@ -37,6 +38,7 @@ fn stream(api: Api, deltas: &[&str]) -> Vec<String> {
             each(r#"{"type":"response.function_call_arguments.delta","output_index":2,"delta":"DELTA"}"#),
             vec![r#"{"type":"response.completed","response":{}}"#.to_owned()],
         ],
+        other => panic!("no stream of {other} to test with"),
     };
     lines.concat()
 }
@@ -47,7 +49,7 @@ fn events(lines: &[String]) -> Vec<u8> {
 
 /// What an answer is whose thought, text and arguments all are this, without what tells the APIs
 /// apart.
-fn told(api: Api, bytes: &[u8]) -> String {
+fn told(api: &'static WireFormat, bytes: &[u8]) -> String {
     let told = decoded(api, [bytes]).replace("thinking[reasoning]", "thinking");
     // Not every server says what it stopped for.
     told.replace("ToolUse", "Stop")
@@ -68,7 +70,7 @@ fn an_emoji_cut_over_two_deltas_is_whole() {
         (&[r"a\ud83d", r"\ud83d", r"\ude00"], "a\u{fffd}😀"),
         (&["a", r"b\ud83d"], "ab\u{fffd}"),
     ] {
-        for api in APIS {
+        for api in FORMATS {
             let bytes = events(&stream(api, deltas));
             assert_eq!(told(api, &bytes), all(expected), "{api:?} {deltas:?}");
         }
@@ -77,7 +79,7 @@ fn an_emoji_cut_over_two_deltas_is_whole() {
 
 #[test]
 fn an_emoji_whose_bytes_are_cut_over_two_deltas_is_whole() {
-    for api in APIS {
+    for api in FORMATS {
         let bytes = events(&stream(api, &["a😀|", "b"]));
         // The first two bytes of the emoji stay in one event, the other two go into the next.
         let text = String::from_utf8(bytes).expect("they are a text so far");
@@ -109,7 +111,7 @@ fn an_emoji_whose_bytes_are_cut_over_two_deltas_is_whole() {
 
 #[test]
 fn control_bytes_and_numbers_that_are_none_do_not_end_an_answer() {
-    for api in APIS {
+    for api in FORMATS {
         let lines = stream(api, &["a\u{1}\tb", "\u{1f}c"]);
         let lines: Vec<_> =
             lines.iter().map(|line| line.replacen('{', r#"{"logprob":NaN,"#, 1)).collect();
@@ -119,7 +121,7 @@ fn control_bytes_and_numbers_that_are_none_do_not_end_an_answer() {
 
 #[test]
 fn an_event_that_is_no_json_costs_only_itself() {
-    for api in APIS {
+    for api in FORMATS {
         let mut lines = stream(api, &["a", "b"]);
         for place in (0..lines.len()).rev() {
             lines.insert(place, r#"{"cut":"#.to_owned());
@@ -134,7 +136,7 @@ fn an_event_that_is_no_json_costs_only_itself() {
 
 #[test]
 fn an_event_that_is_no_json_is_the_end_when_nothing_follows() {
-    for api in APIS {
+    for api in FORMATS {
         let mut lines = stream(api, &["ab"]);
         *lines.last_mut().expect("there are some") = "{\"cut\":".to_owned();
         let bytes = events(&lines);
@@ -148,7 +150,7 @@ fn an_event_that_is_no_json_is_the_end_when_nothing_follows() {
 
 #[test]
 fn a_stream_of_nothing_but_events_that_are_no_json_comes_to_an_end() {
-    let mut stream = AnswerStream::new(Api::OpenaiCompletions);
+    let mut stream = AnswerStream::new(&openai_completions::FORMAT);
     let (mut events, mut fed) = (Vec::new(), 0);
     while stream.feed(b"data: keep-alive\n\n", &mut events).is_ok() {
         fed += 1;
@@ -163,11 +165,11 @@ fn what_a_decoder_holds_back_is_bounded() {
             "data: {{\"type\":\"content_block_start\",\"index\":{index},\"content_block\":{{\"type\":\"{kind}\"}}}}\n\n"
         )
     };
-    let mut stream = AnswerStream::new(Api::AnthropicMessages);
+    let mut stream = AnswerStream::new(&anthropic_messages::FORMAT);
     let flood: String = (0..2001).map(|index| start(index, "text")).collect();
     let failure = stream.feed(flood.as_bytes(), &mut Vec::new());
     assert!(format!("{failure:?}").contains("more than 2000 blocks"), "{failure:?}");
-    let mut stream = AnswerStream::new(Api::AnthropicMessages);
+    let mut stream = AnswerStream::new(&anthropic_messages::FORMAT);
     stream.feed(start(0, "thinking").as_bytes(), &mut Vec::new()).expect("a block may begin");
     let piece = format!(
         "data: {{\"type\":\"content_block_delta\",\"index\":0,\"delta\":{{\"type\":\"signature_delta\",\"signature\":\"{}\"}}}}\n\n",

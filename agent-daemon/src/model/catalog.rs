@@ -11,13 +11,16 @@ use agent_core::Model;
 use agent_protocol::ModelDescription;
 
 use super::{
-    Api, ModelConfig, ModelUnavailable, ProviderConfig,
-    abilities::presumed,
+    anthropic_messages,
     http::Http,
+    model_config::ModelConfig,
     offline::{self, OfflineModel},
-    provider::Provider,
+    openai_completions, openai_responses,
+    provider::{Provider, ProviderConfig},
     proxy::Proxies,
     remote::RemoteModel,
+    unavailable::ModelUnavailable,
+    wire_format::WireFormat,
 };
 
 /// The models by provider.
@@ -48,6 +51,12 @@ struct Implicit {
     key: &'static str,
     address: &'static str,
     default_address: &'static str,
+    /// What it speaks.
+    api: &'static WireFormat,
+    /// The host that is surely it.
+    host: &'static str,
+    /// What is surely spoken at any other host.
+    api_elsewhere: &'static WireFormat,
 }
 
 const IMPLICIT: [Implicit; 2] = [
@@ -56,12 +65,20 @@ const IMPLICIT: [Implicit; 2] = [
         key: "OPENAI_API_KEY",
         address: "OPENAI_BASE_URL",
         default_address: "https://api.openai.com/v1",
+        // OpenAI itself keeps the thoughts of its models only in the newer API; what else answers at
+        // an `OPENAI_BASE_URL` speaks the older one.
+        api: &openai_responses::FORMAT,
+        host: "//api.openai.com",
+        api_elsewhere: &openai_completions::FORMAT,
     },
     Implicit {
         name: "anthropic",
         key: "ANTHROPIC_API_KEY",
         address: "ANTHROPIC_BASE_URL",
         default_address: "https://api.anthropic.com",
+        api: &anthropic_messages::FORMAT,
+        host: "//api.anthropic.com",
+        api_elsewhere: &anthropic_messages::FORMAT,
     },
 ];
 
@@ -222,14 +239,21 @@ impl Entry {
 
     /// What is taken for granted of a model that nobody described.
     fn presumed(&self, id: &str) -> ModelConfig {
-        presumed(self.config.api, self.is_implicit, id)
+        ModelConfig {
+            id: id.to_owned(),
+            context_window: None,
+            max_output_tokens: None,
+            // Refusing what might work would be worse than the server's own refusal.
+            images: true,
+            thinking: self.is_implicit && (self.config.api.thinks)(id),
+        }
     }
 
     fn describe(&self, provider: &str, model: &ModelConfig) -> ModelDescription {
         ModelDescription {
             id: format!("{provider}/{}", model.id),
             provider: provider.to_owned(),
-            api: self.config.api.name().to_owned(),
+            api: self.config.api.name.to_owned(),
             context_window: model.context_window,
             max_output_tokens: model.max_output_tokens,
             images: model.images,
@@ -245,24 +269,14 @@ impl Implicit {
     fn config(&self, env: &dyn Fn(&str) -> Option<String>) -> Option<ProviderConfig> {
         let set = |name: &str| env(name).filter(|value| !value.trim().is_empty());
         set(self.key)?;
-        let address = set(self.address);
+        let base_url = set(self.address).unwrap_or_else(|| self.default_address.to_owned());
         Some(ProviderConfig {
-            api: self.api(address.as_deref()),
-            base_url: address.unwrap_or_else(|| self.default_address.to_owned()),
+            api: if base_url.contains(self.host) { self.api } else { self.api_elsewhere },
+            base_url,
             api_key_env: Some(self.key.to_owned()),
             headers: None,
             models: Vec::new(),
         })
-    }
-
-    /// OpenAI itself keeps the thoughts of its models only in the newer API; what else answers at
-    /// an `OPENAI_BASE_URL` surely speaks the older one.
-    fn api(&self, address: Option<&str>) -> Api {
-        match (self.name, address) {
-            ("anthropic", _) => Api::AnthropicMessages,
-            (_, Some(address)) if !address.contains("//api.openai.com") => Api::OpenaiCompletions,
-            _ => Api::OpenaiResponses,
-        }
     }
 }
 

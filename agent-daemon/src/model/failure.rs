@@ -16,23 +16,8 @@ use super::{
     proxy::Proxy,
     reported::Reported,
     retry_after::{retry_after, retry_delay},
-    shape::Shape,
+    stream_failure::{Shape, StreamFailure},
 };
-
-/// What a decoder says when the stream cannot be followed or does not want to be.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) enum StreamFailure {
-    /// The stream said something that is not in the protocol.
-    Malformed(String),
-    /// The stream ended before the answer did.
-    Truncated,
-    /// The server reported a failure.
-    Reported(Reported),
-    /// The answer is one of another API.
-    OtherApi(Shape),
-    /// The provider withheld the answer.
-    Withheld(String),
-}
 
 /// The model that was asked, for the text of a failure.
 #[derive(Clone, Copy, Debug)]
@@ -103,7 +88,7 @@ impl Asked<'_> {
                 format!(
                     "{} sent a stream that does not follow the {} protocol: {}. {}",
                     self.name,
-                    self.provider.api.name(),
+                    self.provider.api.name,
                     self.bounded(&what, SHOWN),
                     self.check_address(),
                 ),
@@ -197,17 +182,15 @@ impl Asked<'_> {
     fn check_address(&self) -> String {
         format!(
             "Check that {} ({}) is the address of the {} API.",
-            self.provider.address_setting,
-            self.provider.shown_url,
-            self.provider.api.name(),
+            self.provider.address_setting, self.provider.shown_url, self.provider.api.name,
         )
     }
 
     fn other_api(&self, shape: Shape) -> String {
         let (answer, advice) = match shape {
             Shape::Spoken(api) => (
-                format!("the {} API", api.name()),
-                format!("Set `api = \"{}\"` in [providers.{}]", api.name(), self.provider.name),
+                format!("the {api} API"),
+                format!("Set `api = \"{api}\"` in [providers.{}]", self.provider.name),
             ),
             Shape::Other(name) => (name.to_owned(), "Such answers are not understood".to_owned()),
         };
@@ -217,7 +200,7 @@ impl Asked<'_> {
             self.name,
             self.provider.address_setting,
             self.provider.shown_url,
-            self.provider.api.name(),
+            self.provider.api.name,
         )
     }
 

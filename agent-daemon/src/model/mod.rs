@@ -1,9 +1,9 @@
 //! The models: three wire formats over HTTP, and a built-in one that needs neither network nor key.
 //!
 //! To read the code, begin with [`catalog`](ModelCatalog), then `remote`, which carries out one
-//! request, and one of the wire formats: `openai_completions`, `anthropic_messages` or
-//! `openai_responses`. In each, `request` is a function from the transcript to JSON and `decoder` a
-//! machine from events to model events; neither does I/O. `history` is what all of them send.
+//! request, `wire_format`, which is what it asks of a wire format, and one of those that `formats`
+//! lists. In each, `request` is a function from the transcript to JSON and `decoder` a machine from
+//! events to model events; neither does I/O. `history` is what all of them send.
 //!
 //! Owns: everything between [`agent_core::Model`] and a provider's server.
 //! Never: retries; that is the loop's work, and visible. Shows a key.
@@ -16,9 +16,11 @@ mod catalog;
 mod cut_characters;
 mod failure;
 mod foreign_text;
+mod formats;
 mod history;
 mod http;
 mod json_text;
+mod model_config;
 mod offline;
 mod openai_completions;
 mod openai_responses;
@@ -30,9 +32,10 @@ mod remote;
 mod reported;
 mod retry_after;
 mod secret;
-mod shape;
 mod sse;
+mod stream_failure;
 mod unavailable;
+mod wire_format;
 
 #[cfg(test)]
 mod body_tests;
@@ -52,5 +55,7 @@ mod test_requests;
 mod test_transcripts;
 
 pub use catalog::ModelCatalog;
-pub use provider::{Api, ModelConfig, ProviderConfig};
+pub use model_config::ModelConfig;
+pub use provider::ProviderConfig;
 pub use unavailable::ModelUnavailable;
+pub use wire_format::WireFormat;

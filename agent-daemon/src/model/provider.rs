@@ -15,14 +15,19 @@ use reqwest::{
 };
 use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
 
-use super::secret::{Secret, Secrets};
+use super::{
+    model_config::ModelConfig,
+    secret::{Secret, Secrets},
+    wire_format::WireFormat,
+};
 
 /// A table `[providers.NAME]` of the configuration file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ProviderConfig {
     /// The wire format that it speaks.
-    pub api: Api,
+    #[serde(with = "super::formats")]
+    pub api: &'static WireFormat,
     /// Where it is. An OpenAI one includes `/v1`, an Anthropic one does not.
     pub base_url: String,
     /// The environment variable that holds the key; the key itself is never in a file.
@@ -36,27 +41,6 @@ pub struct ProviderConfig {
     pub models: Vec<ModelConfig>,
 }
 
-/// One entry of a provider's `models`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ModelConfig {
-    /// The provider's own name of it.
-    #[serde(deserialize_with = "filled")]
-    pub id: String,
-    /// How many tokens fit.
-    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "at_least_one")]
-    pub context_window: Option<u64>,
-    /// How many tokens one answer may have.
-    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "at_least_one")]
-    pub max_output_tokens: Option<u64>,
-    /// Whether it sees pictures.
-    #[serde(default)]
-    pub images: bool,
-    /// Whether it can be told how much to think.
-    #[serde(default)]
-    pub thinking: bool,
-}
-
 /// A list in which every model can be told from the others.
 fn distinct<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<ModelConfig>, D::Error> {
     let models = Vec::<ModelConfig>::deserialize(deserializer)?;
@@ -67,35 +51,11 @@ fn distinct<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<ModelConfi
     }
 }
 
-fn filled<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
-    let text = String::deserialize(deserializer)?;
-    if text.trim().is_empty() { Err(D::Error::custom("it must not be empty")) } else { Ok(text) }
-}
-
-fn at_least_one<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
-    match u64::deserialize(deserializer)? {
-        0 => Err(D::Error::custom("it must be at least 1; leave it out if it is not known")),
-        number => Ok(Some(number)),
-    }
-}
-
-/// The wire formats that are spoken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Api {
-    /// OpenAI's chat completions, which nearly every server imitates.
-    OpenaiCompletions,
-    /// Anthropic's messages.
-    AnthropicMessages,
-    /// OpenAI's responses.
-    OpenaiResponses,
-}
-
 /// A provider that can be asked.
 pub(super) struct Provider {
     /// The first half of its models' names.
     pub(super) name: String,
-    pub(super) api: Api,
+    pub(super) api: &'static WireFormat,
     /// Where its requests go, query included.
     pub(super) url: Url,
     /// Where it is, for people: without user, password and query.
@@ -108,28 +68,6 @@ pub(super) struct Provider {
     pub(super) headers: HeaderMap,
     /// What its errors must not show.
     pub(super) secrets: Secrets,
-}
-
-impl Api {
-    /// The name in the configuration.
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Api::OpenaiCompletions => "openai-completions",
-            Api::AnthropicMessages => "anthropic-messages",
-            Api::OpenaiResponses => "openai-responses",
-        }
-    }
-
-    /// The path of a request, after the provider's base.
-    fn path(self, base: &str) -> &'static str {
-        match self {
-            Api::OpenaiCompletions => "/chat/completions",
-            Api::OpenaiResponses => "/responses",
-            // Many write the version all the same, since the other APIs want it.
-            Api::AnthropicMessages if base.ends_with("/v1") => "/messages",
-            Api::AnthropicMessages => "/v1/messages",
-        }
-    }
 }
 
 impl Provider {
@@ -157,7 +95,7 @@ impl Provider {
         }
         let shown_url = shown(&url);
         let base = url.path().trim_end_matches('/').to_owned();
-        url.set_path(&format!("{base}{}", config.api.path(&base)));
+        url.set_path(&format!("{base}{}", (config.api.path)(&base)));
         let key = match &config.api_key_env {
             None => None,
             Some(variable) => Some(key_from(variable, env)?),
@@ -165,14 +103,9 @@ impl Provider {
         if let Some((value, _)) = &key {
             secrets.add(value);
         }
-        let mut headers = HeaderMap::new();
-        add_usual_headers(&mut headers, config.api, key.as_ref().map(|(_, secret)| secret))
+        let key = key.as_ref().map(|(_, secret)| secret);
+        let mut headers = usual_headers(config.api, &url, key)
             .map_err(|()| unusable_key(config.api_key_env.as_deref().unwrap_or_default()))?;
-        if config.api == Api::AnthropicMessages && url.host_str() == Some("api.anthropic.com") {
-            // Older models think between tool calls only when asked to; newer ones ignore it.
-            let feature = HeaderValue::from_static("interleaved-thinking-2025-05-14");
-            headers.insert("anthropic-beta", feature);
-        }
         for (header, value) in config.headers.iter().flatten() {
             secrets.add(value);
             let (header, value) = custom_header(name, header, value)?;
@@ -233,20 +166,17 @@ fn unusable_key(variable: &str) -> String {
     format!("the key in the environment variable {variable} has characters that no key can have")
 }
 
-fn add_usual_headers(headers: &mut HeaderMap, api: Api, key: Option<&Secret>) -> Result<(), ()> {
+fn usual_headers(api: &WireFormat, url: &Url, key: Option<&Secret>) -> Result<HeaderMap, ()> {
+    let mut headers = HeaderMap::new();
     headers.insert("content-type", HeaderValue::from_static("application/json"));
     headers.insert("accept", HeaderValue::from_static("text/event-stream, application/json"));
-    if api == Api::AnthropicMessages {
-        headers.insert("anthropic-version", HeaderValue::from_static("2023-06-01"));
-    }
     if let Some(key) = key {
-        let (name, prefix) = match api {
-            Api::AnthropicMessages => ("x-api-key", ""),
-            _ => ("authorization", "Bearer "),
-        };
-        headers.insert(name, key.header(prefix).map_err(|_| ())?);
+        headers.insert(api.key_header, key.header(api.key_prefix).map_err(|_| ())?);
     }
-    Ok(())
+    for (name, value) in (api.headers)(url) {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+    Ok(headers)
 }
 
 fn custom_header(
@@ -265,13 +195,13 @@ fn custom_header(
 
 #[cfg(test)]
 mod tests {
-    use crate::model::{Api, ModelConfig, test_requests::model_at};
+    use crate::model::{model_config::ModelConfig, openai_completions, test_requests::model_at};
 
     #[test]
     fn a_key_in_an_address_is_a_secret_however_it_is_spelled() {
         for name in ["key", "api_key", "apiKey", "API-KEY", "accessToken", "client_secret"] {
             let url = format!("https://example.com/v1?{name}=value-0123");
-            let model = model_at(Api::OpenaiCompletions, &url, ModelConfig::default());
+            let model = model_at(&openai_completions::FORMAT, &url, ModelConfig::default());
             let provider = &model.provider;
             let told = provider.secrets.redact(provider.url.as_str());
             assert!(!told.contains("value-0123"), "{told}");

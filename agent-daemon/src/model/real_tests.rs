@@ -6,14 +6,14 @@
 use agent_core::{Message, ModelErrorKind, ModelRequest, StopReason, collect};
 
 use super::{
-    Api, ModelConfig,
+    formats::FORMATS,
+    model_config::ModelConfig,
     recorded::told,
     remote::RemoteModel,
     test_requests::{bash, model_at, request_of, tool},
     test_transcripts::{assistant, call, result, text, thinking, user},
+    wire_format::WireFormat,
 };
-
-const APIS: [Api; 3] = [Api::OpenaiCompletions, Api::AnthropicMessages, Api::OpenaiResponses];
 
 /// The server's model through each wire format; none, and a word about it, where there is no server.
 fn models() -> Vec<RemoteModel> {
@@ -22,11 +22,11 @@ fn models() -> Vec<RemoteModel> {
         return Vec::new();
     };
     let config = ModelConfig { max_output_tokens: Some(100), ..ModelConfig::default() };
-    let base = |api| match api {
-        Api::AnthropicMessages => url.clone(),
+    let base = |api: &WireFormat| match api.name {
+        "anthropic-messages" => url.clone(),
         _ => format!("{}/v1", url.trim_end_matches('/')),
     };
-    APIS.into_iter().map(|api| model_at(api, &base(api), config.clone())).collect()
+    FORMATS.into_iter().map(|api| model_at(api, &base(api), config.clone())).collect()
 }
 
 fn ask(messages: impl IntoIterator<Item = Message>) -> ModelRequest {

@@ -5,9 +5,10 @@ use std::{fs, path::PathBuf};
 use agent_core::ModelEvent;
 
 use super::{
-    Api,
     answer_stream::AnswerStream,
+    anthropic_messages, openai_completions, openai_responses,
     sse::{SseDecoder, SseEvent},
+    wire_format::WireFormat,
 };
 
 /// An answer as one line: text and thinking with their ends, calls whole, then how it ended.
@@ -51,7 +52,10 @@ pub(super) fn told(events: &[ModelEvent], end: &str) -> String {
 }
 
 /// Feeds the pieces and tells what came.
-pub(super) fn decoded<'a>(api: Api, pieces: impl IntoIterator<Item = &'a [u8]>) -> String {
+pub(super) fn decoded<'a>(
+    api: &'static WireFormat,
+    pieces: impl IntoIterator<Item = &'a [u8]>,
+) -> String {
     let mut stream = AnswerStream::new(api);
     let mut events = Vec::new();
     for piece in pieces {
@@ -121,7 +125,7 @@ utf8-emoji: text 🦀🦀🚀👩‍💻🇯🇵👍🏽 | Stop 92+11 cached 52+
 
 #[test]
 fn recorded_completions_are_understood() {
-    check(Api::OpenaiCompletions, "openai-compatible", OPENAI_COMPLETIONS);
+    check(&openai_completions::FORMAT, "openai-compatible", OPENAI_COMPLETIONS);
 }
 
 const ANTHROPIC_MESSAGES: &str = r#"after-tool-result: text The result is a small demo project in Rust. | Stop 69+11 cached 492+0
@@ -144,7 +148,7 @@ utf8-chinese: text 中国的首都是哪里？ | Stop 33+6 cached 53+0
 
 #[test]
 fn recorded_messages_are_understood() {
-    check(Api::AnthropicMessages, "anthropic", ANTHROPIC_MESSAGES);
+    check(&anthropic_messages::FORMAT, "anthropic", ANTHROPIC_MESSAGES);
 }
 
 const OPENAI_RESPONSES: &str = r#"text: text The capital of France is Paris. | Stop 68+8
@@ -153,24 +157,24 @@ tool-auto: call call bash {"command": "ls -la src"} | ToolUse 260+29 cached 31+0
 
 #[test]
 fn recorded_responses_are_understood() {
-    check(Api::OpenaiResponses, "openai-responses", OPENAI_RESPONSES);
+    check(&openai_responses::FORMAT, "openai-responses", OPENAI_RESPONSES);
 }
 
 #[test]
 fn recorded_answers_in_one_piece_are_understood() {
     for (api, path, expected) in [
         (
-            Api::OpenaiCompletions,
+            &openai_completions::FORMAT,
             "openai-compatible/not-streamed.json",
             "text The capital of France is Paris.",
         ),
         (
-            Api::OpenaiCompletions,
+            &openai_completions::FORMAT,
             "openai-compatible/not-streamed-tool.json",
             "call NWek read_file {\"path\": \"README.md\"}",
         ),
         (
-            Api::AnthropicMessages,
+            &anthropic_messages::FORMAT,
             "anthropic/not-streamed-tool.json",
             "call 3jRO read_file {\"path\":\"README.md\"}",
         ),
@@ -183,7 +187,7 @@ fn recorded_answers_in_one_piece_are_understood() {
     }
 }
 
-fn check(api: Api, directory: &str, expected: &str) {
+fn check(api: &'static WireFormat, directory: &str, expected: &str) {
     let rows: String = recordings(directory)
         .iter()
         .map(|(name, bytes)| format!("{name}: {}\n", decoded(api, [bytes.as_slice()])))
@@ -196,7 +200,7 @@ fn check(api: Api, directory: &str, expected: &str) {
 }
 
 /// A recording with any one event missing or doubled comes to some end: a server may say anything.
-fn check_disorder(api: Api, bytes: &[u8]) {
+fn check_disorder(api: &'static WireFormat, bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     let events: Vec<&str> = text.split_inclusive("\n\n").collect();
     for number in 0..events.len().min(30) {
@@ -210,7 +214,7 @@ fn check_disorder(api: Api, bytes: &[u8]) {
 }
 
 /// However a recording is cut and its lines are ended, it says the same.
-fn check_chunking(api: Api, name: &str, bytes: &[u8]) {
+fn check_chunking(api: &'static WireFormat, name: &str, bytes: &[u8]) {
     let whole = decoded(api, [bytes]);
     let text = String::from_utf8(bytes.to_vec()).expect("recordings are UTF-8");
     for (number, variant) in variants(&text).iter().enumerate() {

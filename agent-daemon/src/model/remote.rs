@@ -12,16 +12,15 @@ use agent_core::{
 use serde_json::Value;
 
 use super::{
-    Api, ModelConfig,
-    abilities::largest_picture,
-    answer_stream::{AnswerStream, Progress},
-    anthropic_messages,
+    answer_stream::AnswerStream,
     body::{Body, without_blanks},
-    failure::{Asked, StreamFailure},
+    failure::Asked,
     http::{Answer, Http, Interrupted},
-    openai_completions, openai_responses,
+    model_config::ModelConfig,
     patience::{AFTERMATH, Patience},
     provider::Provider,
+    stream_failure::StreamFailure,
+    wire_format::{Progress, Recipient},
 };
 
 /// One model of one provider.
@@ -121,20 +120,22 @@ impl RemoteModel {
         self.http.idle_timeout.min(AFTERMATH)
     }
 
-    fn body(&self, request: &ModelRequest) -> Value {
-        match self.provider.api {
-            Api::AnthropicMessages => anthropic_messages::request::body(self, request),
-            Api::OpenaiResponses => openai_responses::request::body(self, request),
-            Api::OpenaiCompletions => openai_completions::request::body(self, request),
-        }
+    /// The body of a request.
+    pub(super) fn body(&self, request: &ModelRequest) -> Value {
+        (self.provider.api.body)(&self.recipient(), request)
     }
 
-    /// The largest picture that it takes, in bytes of base64; 0 if it takes none.
-    pub(super) fn largest_picture(&self) -> usize {
-        match self.provider.api {
-            _ if !self.config.images => 0,
-            Api::AnthropicMessages => largest_picture(&self.config.id),
-            Api::OpenaiCompletions | Api::OpenaiResponses => usize::MAX,
+    /// The model, as its wire format knows it.
+    pub(super) fn recipient(&self) -> Recipient<'_> {
+        let largest_picture = match self.config.images {
+            true => (self.provider.api.largest_picture)(&self.config.id),
+            false => 0,
+        };
+        Recipient {
+            name: &self.name,
+            config: &self.config,
+            url: &self.provider.url,
+            largest_picture,
         }
     }
 
@@ -150,7 +151,7 @@ impl RemoteModel {
             _ => 0,
         };
         let largest = newest.into_iter().flatten().map(size).max().unwrap_or(0);
-        let message = match self.largest_picture() {
+        let message = match self.recipient().largest_picture {
             limit if largest <= limit => return Ok(()),
             0 => format!(
                 "{} takes no pictures, so nothing was sent. Leave the picture out, choose another \

@@ -16,14 +16,17 @@ use tokio::{
 };
 
 use super::{
-    Api, ModelConfig,
+    anthropic_messages,
+    model_config::ModelConfig,
+    openai_completions, openai_responses,
     recorded::{fixture, told},
     remote::RemoteModel,
     test_requests::{KEY, http, model_at, request},
     test_transcripts::{image, text, user},
+    wire_format::WireFormat,
 };
 
-pub(super) const API: Api = Api::OpenaiCompletions;
+pub(super) const API: &WireFormat = &openai_completions::FORMAT;
 
 /// A server with one connection at a time, in the hands of a test.
 pub(super) struct Server {
@@ -139,9 +142,9 @@ async fn a_request_carries_the_key() {
 #[tokio::test]
 async fn recorded_bytes_arrive_through_chunks_of_any_size() {
     for (api, path) in [
-        (Api::OpenaiCompletions, "openai-compatible/tool-parallel-calls.sse"),
-        (Api::AnthropicMessages, "anthropic/text-then-tool.sse"),
-        (Api::OpenaiResponses, "openai-responses/text.sse"),
+        (&openai_completions::FORMAT, "openai-compatible/tool-parallel-calls.sse"),
+        (&anthropic_messages::FORMAT, "anthropic/text-then-tool.sse"),
+        (&openai_responses::FORMAT, "openai-responses/text.sse"),
     ] {
         let recorded = fixture(path);
         for size in [1, 3, 100, 100_000] {
@@ -322,14 +325,19 @@ async fn recorded_refusals_keep_their_kind() {
             "ContextOverflow",
         ),
         (
-            Api::AnthropicMessages,
+            &anthropic_messages::FORMAT,
             "anthropic/error-context-exceeded.json",
             "400 Bad Request",
             "ContextOverflow",
         ),
-        (Api::AnthropicMessages, "anthropic/error-no-messages.json", "500 Error", "Status(500)"),
         (
-            Api::AnthropicMessages,
+            &anthropic_messages::FORMAT,
+            "anthropic/error-no-messages.json",
+            "500 Error",
+            "Status(500)",
+        ),
+        (
+            &anthropic_messages::FORMAT,
             "anthropic/error-unauthorized.json",
             "401 Unauthorized",
             "Status(401)",
@@ -592,7 +600,7 @@ async fn pictures_for_a_model_that_sees_none_are_refused_before_anything_is_sent
 async fn pictures_too_large_for_a_model_are_refused_before_anything_is_sent() {
     let server = Server::start().await;
     let sees = ModelConfig { images: true, ..ModelConfig::default() };
-    let mut model = model_at(Api::AnthropicMessages, &server.address, sees);
+    let mut model = model_at(&anthropic_messages::FORMAT, &server.address, sees);
     let ask = || request([user([Block::image("image/png", "A".repeat(6_000_000))])]);
     model.config.id = "claude-opus-5".to_owned();
     let error = collect(&model, ask()).await.1.unwrap_err();

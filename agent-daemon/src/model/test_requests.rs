@@ -6,12 +6,20 @@ use agent_core::{CancelSignal, Message, ModelRequest, ThinkingLevel, ToolSpec};
 use serde_json::{Value, json};
 
 use super::{
-    Api, ModelConfig, ProviderConfig, http::Http, provider::Provider, proxy::Proxies,
+    http::Http,
+    model_config::ModelConfig,
+    provider::{Provider, ProviderConfig},
+    proxy::Proxies,
     remote::RemoteModel,
+    wire_format::WireFormat,
 };
 
 /// The model `p/m` at an address, with a key.
-pub(super) fn model_at(api: Api, base_url: &str, config: ModelConfig) -> RemoteModel {
+pub(super) fn model_at(
+    api: &'static WireFormat,
+    base_url: &str,
+    config: ModelConfig,
+) -> RemoteModel {
     let provider = ProviderConfig {
         api,
         base_url: base_url.to_owned(),
@@ -39,19 +47,19 @@ pub(super) fn http(idle_timeout: Duration, env: &dyn Fn(&str) -> Option<String>)
 /// What no error may show.
 pub(super) const KEY: &str = "key-0123456789";
 
-pub(super) fn thinking_model(api: Api) -> RemoteModel {
+pub(super) fn thinking_model(api: &'static WireFormat) -> RemoteModel {
     thinking_model_at(api, "http://127.0.0.1:9", "m")
 }
 
 /// The model `p/m`, which its server at an address knows by an id.
-pub(super) fn thinking_model_at(api: Api, base_url: &str, id: &str) -> RemoteModel {
+pub(super) fn thinking_model_at(api: &'static WireFormat, base_url: &str, id: &str) -> RemoteModel {
     let config = ModelConfig { thinking: true, ..ModelConfig::default() };
     let mut model = model_at(api, base_url, config);
     model.config.id = id.to_owned();
     model
 }
 
-pub(super) fn seeing_model(api: Api) -> RemoteModel {
+pub(super) fn seeing_model(api: &'static WireFormat) -> RemoteModel {
     model_at(api, "http://127.0.0.1:9", ModelConfig { images: true, ..ModelConfig::default() })
 }
 

@@ -5,14 +5,14 @@ use serde_json::Value;
 
 use super::REDACTED;
 use crate::model::{
-    answer_stream::{Decoder, MOST_CALLS, Progress},
-    failure::StreamFailure,
     reported::Reported,
+    stream_failure::StreamFailure,
+    wire_format::{Decoder, MOST_CALLS, Progress},
 };
 
 /// The state of one answer.
 #[derive(Debug, Default)]
-pub(in crate::model) struct MessagesDecoder {
+pub(super) struct MessagesDecoder {
     blocks: Vec<OpenBlock>,
     /// The size of all signatures.
     signatures: usize,
@@ -274,7 +274,7 @@ fn index_of(payload: &Value) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    use crate::model::{Api, recorded::decoded};
+    use crate::model::{anthropic_messages::FORMAT, recorded::decoded};
 
     /// Lines of JSON, and what they say.
     const CASES: &[(&str, &str)] = &[
@@ -354,7 +354,7 @@ mod tests {
     fn messages_are_understood() {
         for (lines, expected) in CASES {
             let stream: String = lines.lines().map(|line| format!("data: {line}\n\n")).collect();
-            assert_eq!(decoded(Api::AnthropicMessages, [stream.as_bytes()]), *expected, "{lines}");
+            assert_eq!(decoded(&FORMAT, [stream.as_bytes()]), *expected, "{lines}");
         }
     }
 }

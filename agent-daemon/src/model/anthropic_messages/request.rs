@@ -10,7 +10,7 @@ use crate::model::{
         wants_every_thought,
     },
     history::{Part, Said, Turn, history},
-    remote::RemoteModel,
+    wire_format::Recipient,
 };
 
 /// The smallest budget that the provider accepts.
@@ -20,8 +20,8 @@ const SMALLEST_BUDGET: u64 = 1024;
 const LEFT_FOR_ANSWER: u64 = 1024;
 
 /// The body of a request.
-pub(in crate::model) fn body(model: &RemoteModel, request: &ModelRequest) -> Value {
-    let turns = history(&request.messages, &model.name, model.largest_picture());
+pub(super) fn body(model: &Recipient<'_>, request: &ModelRequest) -> Value {
+    let turns = history(&request.messages, model.name, model.largest_picture);
     let limit = model.config.max_output_tokens;
     let limit = limit.unwrap_or_else(|| presumed_output_limit(&model.config.id));
     let mut body = json!({
@@ -74,12 +74,12 @@ fn tool(spec: &ToolSpec) -> Value {
 
 fn think(
     body: &mut Value,
-    model: &RemoteModel,
+    model: &Recipient<'_>,
     level: ThinkingLevel,
     limit: u64,
     turns: &[Turn<'_>],
 ) {
-    if level == ThinkingLevel::Off && thinks_unless_told(&model.provider.url) {
+    if level == ThinkingLevel::Off && thinks_unless_told(model.url) {
         body["thinking"] = json!({ "type": "disabled" });
         return;
     }
@@ -213,18 +213,19 @@ mod tests {
 
     use super::*;
     use crate::model::{
-        Api,
+        anthropic_messages::FORMAT,
         test_requests::{
             bash, lines, request, request_of, seeing_model, thinking_model, thinking_model_at, tool,
         },
         test_transcripts::{assistant, call, image, result, text, thinking, user},
+        wire_format::WireFormat,
     };
 
-    const API: Api = Api::AnthropicMessages;
+    const API: &WireFormat = &FORMAT;
 
     #[test]
     fn a_request_says_no_more_than_it_must() {
-        let body = body(&thinking_model(API), &request([user([text("hi")])]));
+        let body = thinking_model(API).body(&request([user([text("hi")])]));
         let expected = json!({
             "model": "m",
             "max_tokens": 16_384,
@@ -246,7 +247,7 @@ mod tests {
             user([text("3"), text("4")]),
         ];
         let tools = [bash(), tool("read", &["path"])];
-        let body = body(&thinking_model(API), &request_of("be brief", transcript, tools));
+        let body = thinking_model(API).body(&request_of("be brief", transcript, tools));
         let mark = json!({ "type": "ephemeral" });
         assert_eq!(body["system"][0]["cache_control"], mark);
         assert_eq!(body["tools"][0].get("cache_control"), None);
@@ -297,7 +298,7 @@ mod tests {
                 {"type": "text", "text": "and?", "cache_control": mark},
             ]}),
         ];
-        let body = body(&seeing_model(API), &request(transcript));
+        let body = seeing_model(API).body(&request(transcript));
         assert_eq!(lines(&body["messages"]), lines(&json!(expected)));
     }
 
@@ -310,7 +311,7 @@ mod tests {
             assistant(by, StopReason::ToolUse, content),
             result("1", "bash", [text("x")]),
         ];
-        let body = body(&model, &request(transcript));
+        let body = model.body(&request(transcript));
         let blocks = body["messages"][1]["content"].as_array().unwrap();
         let shown = |block: &Value| match block["type"].as_str().unwrap() {
             "thinking" => format!("{}:{}", block["thinking"], block["signature"]),
@@ -358,7 +359,7 @@ mod tests {
             model.config.max_output_tokens = limit;
             let mut request = request([user([text("hi")])]);
             request.thinking_level = level;
-            let body = body(&model, &request);
+            let body = model.body(&request);
             assert_eq!(body["thinking"].to_string(), expected, "{id} {limit:?} {level:?}");
             let budget = body["thinking"]["budget_tokens"].as_u64().unwrap_or(0);
             assert!(budget < body["max_tokens"].as_u64().unwrap_or(0));
@@ -372,7 +373,7 @@ mod tests {
             ("https://api.anthropic.com", "null"),
         ] {
             let model = thinking_model_at(API, url, "m");
-            let body = body(&model, &request([user([text("hi")])]));
+            let body = model.body(&request([user([text("hi")])]));
             assert_eq!(body["thinking"].to_string(), expected, "{url}");
         }
     }
@@ -386,7 +387,7 @@ mod tests {
                 result("1", "bash", [text("x")]),
             ]);
             request.thinking_level = ThinkingLevel::Low;
-            body(&thinking_model(API), &request)["thinking"]["type"].to_string()
+            thinking_model(API).body(&request)["thinking"]["type"].to_string()
         };
         assert_eq!(looping("p/m", thinking("hm", Some("c2ln"))), "\"enabled\"");
         assert_eq!(looping("p/m", thinking("", Some("redacted:eA=="))), "\"enabled\"");

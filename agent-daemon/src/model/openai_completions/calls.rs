@@ -7,7 +7,7 @@
 use agent_core::ModelEvent;
 use serde_json::Value;
 
-use crate::model::{answer_stream::MOST_CALLS, failure::StreamFailure};
+use crate::model::{stream_failure::StreamFailure, wire_format::MOST_CALLS};
 
 /// The calls of one answer so far.
 #[derive(Debug, Default)]

@@ -5,14 +5,14 @@ use serde_json::Value;
 
 use super::{calls::Calls, proofs::Proofs, request::REASONING_FIELDS};
 use crate::model::{
-    answer_stream::{Decoder, Progress},
-    failure::StreamFailure,
     reported::Reported,
+    stream_failure::StreamFailure,
+    wire_format::{Decoder, Progress},
 };
 
 /// The state of one answer.
 #[derive(Debug, Default)]
-pub(in crate::model) struct CompletionsDecoder {
+pub(super) struct CompletionsDecoder {
     calls: Calls,
     /// The only call came as a `function_call`.
     is_legacy: bool,
@@ -245,7 +245,7 @@ fn usage(usage: &Value) -> Option<Usage> {
 
 #[cfg(test)]
 mod tests {
-    use crate::model::{Api, recorded::decoded};
+    use crate::model::{openai_completions::FORMAT, recorded::decoded};
 
     /// Lines of data, and what they say.
     const CASES: &[(&str, &str)] = &[
@@ -340,7 +340,7 @@ mod tests {
     fn completions_are_understood() {
         for (lines, expected) in CASES {
             let stream: String = lines.lines().map(|line| format!("data: {line}\n\n")).collect();
-            assert_eq!(decoded(Api::OpenaiCompletions, [stream.as_bytes()]), *expected, "{lines}");
+            assert_eq!(decoded(&FORMAT, [stream.as_bytes()]), *expected, "{lines}");
         }
     }
 }

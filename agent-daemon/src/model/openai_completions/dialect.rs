@@ -8,7 +8,7 @@ use std::{
     hash::{DefaultHasher, Hash, Hasher},
 };
 
-use crate::model::{abilities::wants_every_thought, remote::RemoteModel};
+use crate::model::{abilities::wants_every_thought, wire_format::Recipient};
 
 /// How to speak to one model.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -29,8 +29,8 @@ pub(super) struct Dialect {
 }
 
 impl Dialect {
-    pub(super) fn of(model: &RemoteModel) -> Self {
-        let host = model.provider.url.host_str().unwrap_or_default();
+    pub(super) fn of(model: &Recipient<'_>) -> Self {
+        let host = model.url.host_str().unwrap_or_default();
         let id = model.config.id.to_lowercase();
         let is_of = |names: &[&str]| names.iter().any(|name| id.contains(name));
         let is_openai =
@@ -72,15 +72,17 @@ const OLDER_GEMINIS: [&str; 2] = ["gemini-1", "gemini-2"];
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{Api, test_requests::thinking_model_at};
+    use crate::model::{
+        openai_completions::FORMAT, remote::RemoteModel, test_requests::thinking_model_at,
+    };
 
     fn model(url: &str, id: &str) -> RemoteModel {
-        thinking_model_at(Api::OpenaiCompletions, url, id)
+        thinking_model_at(&FORMAT, url, id)
     }
 
     /// What is special about a model.
     fn told(url: &str, id: &str) -> String {
-        let dialect = Dialect::of(&model(url, id));
+        let dialect = Dialect::of(&model(url, id).recipient());
         let special = [
             (dialect.reasoning_everywhere, "reasoning"),
             (dialect.signed_calls, "signatures"),
@@ -114,8 +116,8 @@ mod tests {
 
     #[test]
     fn ids_are_made_to_fit_mistral_alone() {
-        let mistral = Dialect::of(&model("http://h", "mistral-large"));
-        let other = Dialect::of(&model("http://h", "m"));
+        let mistral = Dialect::of(&model("http://h", "mistral-large").recipient());
+        let other = Dialect::of(&model("http://h", "m").recipient());
         let mut made = std::collections::HashSet::new();
         for id in ["", "call_1", "call_2", "call_1_2", "123456789é", "12345678_"] {
             let wire_id = mistral.call_id(id);

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::model::failure::StreamFailure;
+use crate::model::stream_failure::StreamFailure;
 
 /// The proofs of one answer.
 #[derive(Debug, Default, PartialEq, Serialize, Deserialize)]

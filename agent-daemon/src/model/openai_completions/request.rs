@@ -9,15 +9,15 @@ use super::{dialect::Dialect, proofs::Proofs};
 use crate::model::{
     abilities::{NO_THOUGHT, thinks_unless_told},
     history::{Part, Said, Turn, history},
-    remote::RemoteModel,
+    wire_format::Recipient,
 };
 
 /// The fields in which servers put reasoning; in this order, since some fill both.
 pub(super) const REASONING_FIELDS: [&str; 2] = ["reasoning_content", "reasoning"];
 
 /// The body of a request.
-pub(in crate::model) fn body(model: &RemoteModel, request: &ModelRequest) -> Value {
-    let turns = history(&request.messages, &model.name, model.largest_picture());
+pub(super) fn body(model: &Recipient<'_>, request: &ModelRequest) -> Value {
+    let turns = history(&request.messages, model.name, model.largest_picture);
     let dialect = Dialect::of(model);
     let mut body = json!({
         "model": model.config.id,
@@ -36,7 +36,7 @@ pub(in crate::model) fn body(model: &RemoteModel, request: &ModelRequest) -> Val
     }
     if model.config.thinking {
         match request.thinking_level {
-            ThinkingLevel::Off if thinks_unless_told(&model.provider.url) => {
+            ThinkingLevel::Off if thinks_unless_told(model.url) => {
                 body["thinking"] = json!({ "type": "disabled" });
             }
             ThinkingLevel::Off => {}
@@ -208,18 +208,19 @@ mod tests {
 
     use super::*;
     use crate::model::{
-        Api,
+        openai_completions::FORMAT,
         test_requests::{
             bash, lines, request, request_of, seeing_model, thinking_model, thinking_model_at,
         },
         test_transcripts::{assistant, call, image, result, text, thinking, user},
+        wire_format::WireFormat,
     };
 
-    const API: Api = Api::OpenaiCompletions;
+    const API: &WireFormat = &FORMAT;
 
     #[test]
     fn a_request_says_no_more_than_it_must() {
-        let body = body(&thinking_model(API), &request([user([text("hi")])]));
+        let body = thinking_model(API).body(&request([user([text("hi")])]));
         let expected = json!({
             "model": "m",
             "stream": true,
@@ -235,7 +236,7 @@ mod tests {
         model.config.max_output_tokens = Some(100);
         let mut request = request_of("be brief", [user([text("a"), text("b")])], [bash()]);
         request.thinking_level = ThinkingLevel::Minimal;
-        let body = body(&model, &request);
+        let body = model.body(&request);
         assert_eq!(body["max_tokens"], 100);
         assert_eq!(body["reasoning_effort"], "minimal");
         assert_eq!(body["tools"][0]["function"]["name"], "bash");
@@ -264,7 +265,7 @@ mod tests {
             result("2", "bash", []),
             user([text("and?")]),
         ];
-        let body = body(&seeing_model(API), &request(transcript));
+        let body = seeing_model(API).body(&request(transcript));
         let expected = [
             json!({"role": "user", "content": [
                 {"type": "text", "text": "look"},
@@ -296,7 +297,7 @@ mod tests {
             user([text("2")]),
         ];
         let mut body =
-            body(&thinking_model_at(API, "https://api.mistral.ai/v1", "m"), &request(transcript));
+            thinking_model_at(API, "https://api.mistral.ai/v1", "m").body(&request(transcript));
         let calls = body["messages"][1]["tool_calls"].take();
         let (first, second) = (&calls[0]["id"], &calls[1]["id"]);
         assert_eq!((first.as_str().unwrap().len(), second), (9, &json!("aB3dE6gH9")));
@@ -316,7 +317,7 @@ mod tests {
         let thinking_of = |url: &str, level: ThinkingLevel| {
             let mut request = request([user([text("hi")])]);
             request.thinking_level = level;
-            let body = body(&thinking_model_at(API, url, "m"), &request);
+            let body = thinking_model_at(API, url, "m").body(&request);
             format!("{} {}", body["thinking"]["type"], body["reasoning_effort"])
         };
         for (url, level, expected) in [
@@ -332,7 +333,7 @@ mod tests {
     fn a_cache_is_asked_for_where_there_is_none_otherwise() {
         let cache_of = |id: &str| {
             let model = thinking_model_at(API, "https://openrouter.ai/api/v1", id);
-            body(&model, &request([user([text("hi")])]))["cache_control"].take()
+            model.body(&request([user([text("hi")])]))["cache_control"].take()
         };
         assert_eq!(cache_of("anthropic/claude-opus-5"), json!({ "type": "ephemeral" }));
         assert_eq!(cache_of("openai/gpt-5"), Value::Null);
@@ -348,7 +349,7 @@ mod tests {
             user([image()]),
             user([text("3")]),
         ];
-        let body = body(&seeing_model(API), &request(transcript));
+        let body = seeing_model(API).body(&request(transcript));
         let expected = json!([
             {"role": "user", "content": "1\n2"},
             {"role": "assistant", "content": "ok"},
@@ -376,7 +377,7 @@ mod tests {
             result("1", "bash", [text("x")]),
             user([text("2")]),
         ];
-        let mut sent = body(&model, &request(transcript))["messages"][1].take();
+        let mut sent = model.body(&request(transcript))["messages"][1].take();
         sent["tool_calls"] = sent["tool_calls"][0]["extra_content"].take();
         sent
     }

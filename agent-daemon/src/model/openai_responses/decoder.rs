@@ -5,14 +5,14 @@ use serde_json::Value;
 
 use super::goes_back;
 use crate::model::{
-    answer_stream::{Decoder, MOST_CALLS, Progress},
-    failure::StreamFailure,
     reported::Reported,
+    stream_failure::StreamFailure,
+    wire_format::{Decoder, MOST_CALLS, Progress},
 };
 
 /// The state of one answer.
 #[derive(Debug, Default)]
-pub(in crate::model) struct ResponsesDecoder {
+pub(super) struct ResponsesDecoder {
     items: Vec<Item>,
     outcome: Option<Outcome>,
     usage: Usage,
@@ -272,7 +272,7 @@ fn reported(payload: &Value) -> StreamFailure {
 
 #[cfg(test)]
 mod tests {
-    use crate::model::{Api, recorded::decoded};
+    use crate::model::{openai_responses::FORMAT, recorded::decoded};
 
     /// Lines of JSON, and what they say.
     const CASES: &[(&str, &str)] = &[
@@ -347,7 +347,7 @@ mod tests {
     fn responses_are_understood() {
         for (lines, expected) in CASES {
             let stream: String = lines.lines().map(|line| format!("data: {line}\n\n")).collect();
-            assert_eq!(decoded(Api::OpenaiResponses, [stream.as_bytes()]), *expected, "{lines}");
+            assert_eq!(decoded(&FORMAT, [stream.as_bytes()]), *expected, "{lines}");
         }
     }
 }

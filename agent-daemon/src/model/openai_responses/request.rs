@@ -6,12 +6,12 @@ use serde_json::{Value, json};
 use super::goes_back;
 use crate::model::{
     history::{Part, Said, Turn, history},
-    remote::RemoteModel,
+    wire_format::Recipient,
 };
 
 /// The body of a request.
-pub(in crate::model) fn body(model: &RemoteModel, request: &ModelRequest) -> Value {
-    let turns = history(&request.messages, &model.name, model.largest_picture());
+pub(super) fn body(model: &Recipient<'_>, request: &ModelRequest) -> Value {
+    let turns = history(&request.messages, model.name, model.largest_picture);
     let mut body = json!({
         "model": model.config.id,
         "stream": true,
@@ -115,12 +115,13 @@ mod tests {
 
     use super::*;
     use crate::model::{
-        Api,
+        openai_responses::FORMAT,
         test_requests::{bash, lines, request, request_of, seeing_model, thinking_model},
         test_transcripts::{assistant, call, image, result, text, thinking, user},
+        wire_format::WireFormat,
     };
 
-    const API: Api = Api::OpenaiResponses;
+    const API: &WireFormat = &FORMAT;
 
     #[test]
     fn everything_that_can_be_set_is_sent() {
@@ -145,10 +146,10 @@ mod tests {
                 "strict": false,
             }],
         });
-        assert_eq!(body(&model, &request), expected);
+        assert_eq!(model.body(&request), expected);
         request.thinking_level = ThinkingLevel::Off;
         expected.as_object_mut().expect("it is one").remove("reasoning");
-        assert_eq!(body(&model, &request), expected);
+        assert_eq!(model.body(&request), expected);
     }
 
     #[test]
@@ -175,7 +176,7 @@ mod tests {
             result("call_1", "bash", [text("a"), text("b")]),
             result("call_2", "read", [text("see"), image()]),
         ];
-        let body = body(&seeing_model(API), &request(transcript));
+        let body = seeing_model(API).body(&request(transcript));
         let picture = json!({"type": "input_image", "image_url": "data:image/png;base64,aW1n"});
         let expected = json!([
             {"role": "user", "content": [{"type": "input_text", "text": "look"}, picture]},
