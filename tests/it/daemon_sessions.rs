@@ -1,9 +1,14 @@
 //! The methods about sessions, settings and the daemon itself (W3).
 
+use std::sync::Arc;
+
 use agent_core::{Gate, ScriptedModel, Step};
 use agent_daemon::transport::unix::UNIX;
 use serde_json::{Value, json};
-use support::daemon::{InMemory, Peer};
+use support::{
+    ScriptedTool,
+    daemon::{InMemory, Peer},
+};
 
 fn says(answers: usize) -> ScriptedModel {
     (0..answers).fold(ScriptedModel::new(), |model, _| model.says("yes"))
@@ -122,6 +127,39 @@ async fn the_default_prompt_names_the_tools_that_there_are() {
         assert_eq!(prompt.contains("Use tabs."), instructed, "{prompt}");
         assert_eq!(prompt.contains("Your tools"), expected.starts_with("Your tools"), "{prompt}");
     }
+}
+
+#[tokio::test]
+async fn a_session_s_tools_come_and_go_while_it_lives() {
+    let model = ScriptedModel::new()
+        .answers([Step::call(0, "1", "late", "{}")])
+        .says("done")
+        .answers([Step::call(0, "2", "late", "{}")])
+        .says("done");
+    let daemon = InMemory::new(model);
+    let mut peer = daemon.connect();
+    let session = daemon.daemon.sessions.get(None).unwrap();
+    let late = Arc::new(ScriptedTool::new("late"));
+    session.add_tool(late.clone());
+    let config = peer.ask("getState", json!({})).await["state"]["config"].clone();
+    assert_eq!(config["tools"], json!(["read", "write", "edit", "bash", "late"]));
+    let prompt = config["systemPrompt"].as_str().unwrap();
+    assert!(prompt.contains("Your tools: read, write, edit, bash, late.\n"), "{prompt}");
+
+    peer.ask("prompt", json!({ "input": "call it" })).await;
+    peer.ask("waitForIdle", json!({})).await;
+    assert_eq!(late.calls().len(), 1);
+    let config = peer.ask("setConfig", json!({ "tools": ["late", "read"] })).await;
+    assert_eq!(config["tools"], json!(["late", "read"]));
+
+    assert!(session.remove_tool("late") && !session.remove_tool("late"));
+    let config = peer.ask("getState", json!({})).await["state"]["config"].clone();
+    assert_eq!(config["tools"], json!(["read"]));
+    let (_, data) = peer.refused("setConfig", json!({ "tools": ["late"] })).await;
+    assert_eq!(data["problem"], "there is no tool `late` (there are: read, write, edit, bash)");
+    peer.ask("prompt", json!({ "input": "call it" })).await;
+    peer.ask("waitForIdle", json!({})).await;
+    assert_eq!(late.calls().len(), 1, "it is gone");
 }
 
 #[tokio::test]

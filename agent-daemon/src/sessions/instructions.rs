@@ -13,7 +13,7 @@ use std::{
     sync::Arc,
 };
 
-use crate::tool::{boundary, directory::Directory};
+use crate::tool::{boundary, directory::Directory, rules};
 
 /// The name under which projects keep their instructions to agents.
 const FILE_NAME: &str = "AGENTS.md";
@@ -100,36 +100,7 @@ pub(crate) fn gather(directory: &Path) -> Vec<Instructions> {
 
 /// The system prompt for a coding agent in a directory, with these tools.
 pub(crate) fn default_prompt(directory: &Path, tools: &[impl AsRef<str>]) -> String {
-    let has = |name: &str| tools.iter().any(|tool| tool.as_ref() == name);
-    let mut rules = Vec::new();
-    if has("read") && (has("edit") || has("write")) {
-        rules.push("Read a file before you change it.");
-    }
-    if has("read") && has("bash") {
-        rules.push(
-            "Use read rather than cat or sed to look at files, and bash to list and search \
-             (ls, find, rg, grep).",
-        );
-    }
-    if has("edit") {
-        rules.push(
-            "Use edit for changes: oldText must match the file exactly and occur once. Put \
-             several changes of one file into one call.",
-        );
-    }
-    if has("write") {
-        rules.push("Use write only for new files and complete rewrites.");
-    }
-    if has("bash") {
-        rules.push(
-            "After a change run what tells whether it works, such as the tests, and read what \
-             it says.",
-        );
-        rules.push(
-            "Commands have no input and no terminal: give flags instead of answering \
-             questions. What they leave in the background ends with them.",
-        );
-    }
+    let mut rules = rules(tools);
     if !tools.is_empty() {
         rules.push(
             "Calls that do not depend on each other can go into one message; they run at the \

@@ -8,3 +8,4 @@ mod idempotency;
 pub(crate) mod instructions;
 pub mod registry;
 pub(crate) mod session;
+pub(crate) mod toolbox;

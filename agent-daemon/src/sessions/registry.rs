@@ -21,7 +21,8 @@ use crate::{
     model::{ModelCatalog, ModelUnavailable},
     sessions::{
         instructions::SystemPrompt,
-        session::{Session, SessionTools, resolve},
+        session::{Session, resolve},
+        toolbox::Toolbox,
     },
     system::memory::has_freed,
     tool::{self, Outputs, ToolPolicy, Workspace},
@@ -68,11 +69,10 @@ impl Sessions {
     pub(crate) fn new(blueprint: Blueprint, instance_id: Arc<str>) -> Self {
         let cwd = blueprint.configuration.cwd.clone();
         let outputs = Outputs::new(blueprint.configuration.cache.as_deref());
-        let tools = blueprint.tools_in(&cwd, &outputs, DEFAULT_SESSION);
-        let (options, prompt) =
-            blueprint.options(&cwd, tools.all.clone(), SettingsChange::default());
+        let toolbox = blueprint.toolbox(&cwd, &outputs, DEFAULT_SESSION);
+        let (options, prompt) = blueprint.options(&cwd, toolbox.all(), SettingsChange::default());
         let id = DEFAULT_SESSION.into();
-        let main = Session::new(id, instance_id.clone(), cwd, options, prompt, tools)
+        let main = Session::new(id, instance_id.clone(), cwd, options, prompt, toolbox)
             .without_model(blueprint.model.as_ref().err());
         let table = Table {
             sessions: vec![Arc::new(main)],
@@ -143,14 +143,14 @@ impl Sessions {
         }
         // Outside the lock: it reads files. Whoever finds a session has asked for nothing wrong.
         let name = params.session_id.as_deref().unwrap_or("session");
-        let tools = self.blueprint.tools_in(&cwd, &self.outputs, name);
+        let toolbox = self.blueprint.toolbox(&cwd, &self.outputs, name);
         let settings = SetConfigParams::from(params.clone());
-        let change = resolve(&settings, self.catalog(), &tools.all)?;
+        let change = resolve(&settings, self.catalog(), &toolbox)?;
         let unavailable = match &change.model {
             Some(_) => None,
             None => self.blueprint.model.as_ref().err(),
         };
-        let (options, prompt) = self.blueprint.options(&cwd, tools.all.clone(), change);
+        let (options, prompt) = self.blueprint.options(&cwd, toolbox.all(), change);
 
         let mut table = self.lock();
         if let Some(why) = &table.closed {
@@ -174,7 +174,7 @@ impl Sessions {
             return Err(RpcError::TooManySessions { limit });
         }
         let instance_id = table.instance_of(&id, &self.instance_id);
-        let session = Session::new(id.clone(), instance_id, cwd, options, prompt, tools)
+        let session = Session::new(id.clone(), instance_id, cwd, options, prompt, toolbox)
             .without_model(unavailable);
         tracing::info!(session = %id, cwd = %session.cwd.display(), "session created");
         table.sessions.push(Arc::new(session));
@@ -211,7 +211,7 @@ impl Sessions {
 
 impl Blueprint {
     /// The tools of a session, whose outputs are kept under its name.
-    fn tools_in(&self, cwd: &Path, outputs: &Arc<Outputs>, name: &str) -> SessionTools {
+    fn toolbox(&self, cwd: &Path, outputs: &Arc<Outputs>, name: &str) -> Toolbox {
         let outputs = outputs.of_session(name);
         let all = self.tools.clone().unwrap_or_else(|| {
             let policy = self.configuration.tools.clone();
@@ -219,7 +219,7 @@ impl Blueprint {
             let workspace = Workspace::new(cwd.to_owned(), policy, secrets);
             tool::built_in(Arc::new(workspace.with_outputs(outputs.clone())))
         });
-        SessionTools { all, outputs }
+        Toolbox::new(all, outputs)
     }
 
     /// What an agent in a directory begins with: the settings that were asked for, else those of the

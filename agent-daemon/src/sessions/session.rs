@@ -20,9 +20,9 @@ use crate::{
     sessions::{
         idempotency::Idempotency,
         instructions::{SystemPrompt, for_other_tools},
+        toolbox::Toolbox,
     },
     system::memory::has_freed,
-    tool::SessionOutputs,
 };
 
 /// One agent, hosted.
@@ -35,18 +35,10 @@ pub struct Session {
     pub agent: Agent,
     /// The agent's events, for whoever subscribes.
     pub log: Arc<EventLog>,
-    tools: SessionTools,
+    toolbox: Toolbox,
     /// The model that it was made with, if that cannot be used.
     unavailable: Option<ModelUnavailable>,
     intake: Mutex<Intake>,
-}
-
-/// What a session's tools are.
-pub(crate) struct SessionTools {
-    /// All that it may have; the agent may have been given fewer.
-    pub(crate) all: Vec<Arc<dyn Tool>>,
-    /// What they said that was too long for the model.
-    pub(crate) outputs: Arc<SessionOutputs>,
 }
 
 /// What decides whether a call starts anything.
@@ -66,7 +58,7 @@ impl Session {
         cwd: PathBuf,
         options: AgentOptions,
         prompt: SystemPrompt,
-        tools: SessionTools,
+        toolbox: Toolbox,
     ) -> Self {
         let agent = Agent::new(options);
         let snapshot = {
@@ -84,7 +76,7 @@ impl Session {
             std::future::ready(Ok(()))
         });
         let intake = Mutex::new(Intake { closed: None, answers: Idempotency::default(), prompt });
-        Session { id, cwd, agent, log, tools, unavailable: None, intake }
+        Session { id, cwd, agent, log, toolbox, unavailable: None, intake }
     }
 
     /// The same with the reason why its model cannot be used, if there is one.
@@ -182,7 +174,7 @@ impl Session {
 
     /// Removes what its tools kept on disk. Safe to drop; it goes all the same.
     pub(crate) async fn remove_outputs(&self) {
-        let outputs = self.tools.outputs.clone();
+        let outputs = self.toolbox.outputs().clone();
         if let Err(error) = tokio::task::spawn_blocking(move || outputs.remove()).await {
             tracing::error!(session = %self.id, %error, "the outputs were not removed");
         }
@@ -203,14 +195,52 @@ impl Session {
         params: &SetConfigParams,
         catalog: &ModelCatalog,
     ) -> Result<SettingsChange, RpcError> {
-        let mut change = resolve(params, catalog, &self.tools.all)?;
+        let mut change = resolve(params, catalog, &self.toolbox)?;
         if let (Some(tools), None) = (&change.tools, &change.system_prompt) {
-            let names: Vec<&str> = tools.iter().map(|tool| tool.spec().name.as_str()).collect();
-            let config = &self.agent.snapshot().state.config;
-            let prompt = for_other_tools(&config.system_prompt, &self.cwd, &config.tools, &names);
-            change.system_prompt = prompt.map(Into::into);
+            change.system_prompt = self.prompt_with(tools);
         }
         Ok(change)
+    }
+
+    /// Lets the session have one more tool, in place of one with its name, and gives it to the agent.
+    /// It can be called from the next turn on.
+    pub fn add_tool(&self, tool: Arc<dyn Tool>) {
+        // One change after another.
+        let _turn = self.lock();
+        let name = self.toolbox.put(tool);
+        let mut names = self.agent.snapshot().state.config.tools.clone();
+        if !names.contains(&name) {
+            names.push(name);
+        }
+        self.give(&names);
+    }
+
+    /// Takes a tool from the session and its agent; whether it had one of this name. A call that runs
+    /// goes on.
+    pub fn remove_tool(&self, name: &str) -> bool {
+        let _turn = self.lock();
+        let taken = self.toolbox.take(name);
+        let mut names = self.agent.snapshot().state.config.tools.clone();
+        names.retain(|known| known != name);
+        self.give(&names);
+        taken.is_some()
+    }
+
+    /// Gives the agent those of its tools that are still there, with these names.
+    fn give(&self, names: &[String]) {
+        let named = |name: &String| self.toolbox.named(std::slice::from_ref(name)).ok();
+        let tools: Vec<_> = names.iter().filter_map(named).flatten().collect();
+        let system_prompt = self.prompt_with(&tools);
+        let change = SettingsChange { tools: Some(tools), system_prompt, ..Default::default() };
+        self.agent.configure(change);
+    }
+
+    /// The system prompt for other tools; none if it does not name them.
+    fn prompt_with(&self, tools: &[Arc<dyn Tool>]) -> Option<Arc<str>> {
+        let names: Vec<&str> = tools.iter().map(|tool| tool.spec().name.as_str()).collect();
+        let config = &self.agent.snapshot().state.config;
+        let prompt = for_other_tools(&config.system_prompt, &self.cwd, &config.tools, &names);
+        prompt.map(Into::into)
     }
 
     fn check_model(&self) -> Result<(), RpcError> {
@@ -241,39 +271,22 @@ fn would_start(intent: Intent) -> bool {
     }
 }
 
-/// Looks up what a change of settings names, among the tools that there are.
+/// Looks up what a change of settings names, among the tools of a box.
 ///
 /// # Errors
 /// A model that cannot be used, or a tool that is not among them.
 pub(crate) fn resolve(
     params: &SetConfigParams,
     catalog: &ModelCatalog,
-    tools: &[Arc<dyn Tool>],
+    toolbox: &Toolbox,
 ) -> Result<SettingsChange, RpcError> {
     let prompt = params.system_prompt.as_deref().map_or(0, str::len) as u64;
     if prompt > MAX_SYSTEM_PROMPT {
         return Err(RpcError::InputTooLarge { max_bytes: MAX_SYSTEM_PROMPT, actual_bytes: prompt });
     }
-    let find = |name: &String| {
-        let found = tools.iter().find(|tool| tool.spec().name == *name).cloned();
-        found.ok_or_else(|| {
-            let names: Vec<_> = tools.iter().map(|tool| tool.spec().name.as_str()).collect();
-            let names = names.join(", ");
-            RpcError::invalid_param(
-                "tools",
-                format!("there is no tool `{name}` (there are: {names})"),
-            )
-        })
-    };
-    // Of a name that is there twice the agent keeps one, and the prompt must not say otherwise.
-    let distinct = |names: &Vec<String>| -> Result<Vec<_>, RpcError> {
-        let is_first = |at: usize| !names[..at].contains(&names[at]);
-        (0..names.len()).filter(|at| is_first(*at)).map(|at| find(&names[at])).collect()
-    };
-    let chosen = params.tools.as_ref().map(distinct);
     Ok(SettingsChange {
         model: params.model.as_ref().map(|name| catalog.get(name)).transpose()?,
-        tools: chosen.transpose()?,
+        tools: params.tools.as_ref().map(|names| toolbox.named(names)).transpose()?,
         system_prompt: params.system_prompt.clone(),
         thinking_level: params.thinking_level,
         steering_mode: params.steering_mode,

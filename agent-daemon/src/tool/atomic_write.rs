@@ -8,7 +8,7 @@
 
 use std::{
     ffi::OsStr,
-    fs::{File, Metadata},
+    fs::File,
     io::{self, Write},
     os::{fd::AsFd, unix::fs::MetadataExt},
     path::Path,
@@ -18,93 +18,12 @@ use rustix::fs::{FileType, Gid, Mode, Stat, Uid};
 
 use super::{
     directory::{Directory, Temporary},
-    in_place::{self, InPlace},
+    in_place,
+    written::{InPlace, Outcome, Seen, WriteError, failed},
 };
 
 /// Between two pieces of this size the work can be stopped.
 const PIECE: usize = 1024 * 1024;
-
-/// What became of the file.
-#[derive(Debug, PartialEq)]
-pub(super) enum Outcome {
-    /// There was none; now there is.
-    Created,
-    /// It had so many bytes before.
-    Replaced { old_size: u64, in_place: Option<InPlace> },
-    /// The work was stopped first. Nothing has changed.
-    Stopped,
-}
-
-impl Outcome {
-    pub(super) fn is_in_place(&self) -> bool {
-        matches!(self, Outcome::Replaced { in_place: Some(_), .. })
-    }
-
-    /// What is said besides, if it did not go the usual way.
-    pub(super) fn remark(&self) -> String {
-        match self {
-            Outcome::Replaced { in_place: Some(why), .. } => {
-                format!(" The file was written over where it is, since {why}.")
-            }
-            _ => String::new(),
-        }
-    }
-}
-
-/// Why a file was not written. Nothing has changed, unless it says so.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum WriteError {
-    #[error("it is a directory")]
-    Directory,
-    #[error("it is a device, socket or pipe")]
-    Special,
-    #[error("it is read-only (mode {mode:03o}); change that with chmod first")]
-    ReadOnly { mode: rustix::fs::RawMode },
-    #[error("it was changed by something else meanwhile; read it again")]
-    Changed,
-    #[error("{step} failed: {source}")]
-    Io { step: &'static str, source: io::Error },
-    #[error("{state}, since writing it in place failed: {source}")]
-    Half { state: String, source: io::Error },
-}
-
-impl WriteError {
-    /// As a sentence about a file that was not `written`, or not `changed`.
-    pub(super) fn sentence(&self, named: &str, done: &str) -> String {
-        match self {
-            WriteError::Half { .. } => format!("{named} was damaged: {self}."),
-            _ => format!("{named} was not {done}, since {self}."),
-        }
-    }
-}
-
-/// Which state of a file someone has seen.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct Seen {
-    inode: i128,
-    size: i128,
-    modified: (i128, i128),
-}
-
-impl Seen {
-    pub(super) fn of(metadata: &Metadata) -> Self {
-        Seen {
-            inode: metadata.ino().into(),
-            size: metadata.len().into(),
-            modified: (metadata.mtime().into(), metadata.mtime_nsec().into()),
-        }
-    }
-}
-
-impl From<&Stat> for Seen {
-    fn from(stat: &Stat) -> Self {
-        Seen {
-            inode: stat.st_ino.into(),
-            size: stat.st_size.into(),
-            modified: (stat.st_mtime.into(), stat.st_mtime_nsec.into()),
-        }
-    }
-}
 
 /// Gives the file at `target`, a path without symlinks, this content.
 ///
@@ -253,10 +172,6 @@ fn keep_attributes(file: &File, old: &Path) {
             let _ = rustix::fs::fsetxattr(file, name, &value, flags);
         }
     }
-}
-
-pub(super) fn failed(step: &'static str) -> impl Fn(io::Error) -> WriteError {
-    move |source| WriteError::Io { step, source }
 }
 
 #[cfg(test)]

@@ -15,7 +15,10 @@ use agent_core::{CancelSignal, ToolError};
 use futures_util::FutureExt;
 use tokio::sync::OwnedMutexGuard;
 
-use super::{Workspace, blocking, workspace::Target};
+use super::{
+    blocking,
+    workspace::{Target, Workspace},
+};
 
 type FileLock = tokio::sync::Mutex<()>;
 

@@ -7,7 +7,6 @@
 
 use std::{
     ffi::OsStr,
-    fmt,
     fs::File,
     io::{self, ErrorKind},
     os::unix::fs::FileExt,
@@ -16,50 +15,12 @@ use std::{
 use rustix::{fs::Stat, io::Errno};
 
 use super::{
-    atomic_write::{Outcome, Seen, WriteError, failed},
     directory::Directory,
+    written::{InPlace, Outcome, Seen, WriteError, failed},
 };
 
 /// So much of an old content is remembered, to put it back.
 const MAX_KEPT: u64 = 64 * 1024 * 1024;
-
-/// Why a file was not replaced as a whole. Reads on after `since`.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum InPlace {
-    /// It has so many names, hard links, and all of them shall show the change.
-    Links(i128),
-    /// Something is mounted there.
-    Mounted,
-    /// The directory takes no other file.
-    Directory,
-}
-
-impl InPlace {
-    pub(super) fn for_links(old: &Stat) -> Option<Self> {
-        let names = i128::from(old.st_nlink);
-        (names > 1).then_some(InPlace::Links(names))
-    }
-
-    /// Whether the failure of a replacement is one that writing in place does not meet.
-    pub(super) fn after(error: &WriteError) -> Option<Self> {
-        let WriteError::Io { source, .. } = error else { return None };
-        match Errno::from_io_error(source)? {
-            Errno::BUSY => Some(InPlace::Mounted),
-            Errno::ACCESS | Errno::PERM | Errno::ROFS => Some(InPlace::Directory),
-            _ => None,
-        }
-    }
-}
-
-impl fmt::Display for InPlace {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            InPlace::Links(names) => write!(f, "it has {names} names (hard links)"),
-            InPlace::Mounted => f.write_str("it is mounted there"),
-            InPlace::Directory => f.write_str("its directory cannot be written to"),
-        }
-    }
-}
 
 /// Gives the file that was looked at this content.
 ///

@@ -4,7 +4,7 @@
 //! daemon's directory is a file that it holds locked, by which others see that it lives. What a
 //! daemon that was killed left behind, the next one removes.
 //!
-//! Owns: these directories, and which daemon they belong to. [`SessionOutputs`] has what is in one
+//! Owns: these directories, and which daemon they belong to. [`SessionOutputs`](super::SessionOutputs) has what is in one
 //! session's. Never: makes anything before it is needed, or removes what belongs to a daemon that lives.
 
 use std::{
@@ -12,15 +12,12 @@ use std::{
     io::{self, Write},
     os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt},
     path::{Path, PathBuf},
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::AtomicU64},
 };
 
 use rustix::fs::{FlockOperation, flock};
 
-use super::{bash::editor, session_outputs::SessionOutputs};
+use super::editor;
 
 /// Ends the name of the file that is locked.
 const LOCK: &str = ".lock";
@@ -31,7 +28,7 @@ pub struct Outputs {
     /// Where it may have its directory; the first that can be used is.
     roots: Vec<PathBuf>,
     place: Mutex<Place>,
-    sessions: AtomicU64,
+    pub(super) sessions: AtomicU64,
 }
 
 #[derive(Debug)]
@@ -60,13 +57,6 @@ impl Outputs {
         let temp = std::env::temp_dir().join(format!("agent-daemon-{user}"));
         let roots = ours.into_iter().chain([temp]).map(|ours| ours.join("output")).collect();
         Arc::new(Outputs { roots, place: Mutex::new(Place::None), sessions: AtomicU64::new(0) })
-    }
-
-    /// The outputs of a session.
-    pub fn of_session(self: &Arc<Self>, id: &str) -> Arc<SessionOutputs> {
-        // An id may come again, and `..` is one.
-        let number = self.sessions.fetch_add(1, Ordering::Relaxed) + 1;
-        Arc::new(SessionOutputs::new(self.clone(), format!("{number}-{id}")))
     }
 
     /// Removes what daemons that no longer live have left. Blocks.

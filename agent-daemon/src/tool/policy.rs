@@ -76,13 +76,22 @@ pub enum BuiltIn {
 impl BuiltIn {
     /// All of them, in the order in which they are offered.
     pub const ALL: [BuiltIn; 4] = [BuiltIn::Read, BuiltIn::Write, BuiltIn::Edit, BuiltIn::Bash];
+
+    /// As the model calls it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            BuiltIn::Read => "read",
+            BuiltIn::Write => "write",
+            BuiltIn::Edit => "edit",
+            BuiltIn::Bash => "bash",
+        }
+    }
 }
 
 impl ToolPolicy {
-    /// Whether a session is offered this tool.
-    pub fn offers(&self, tool: BuiltIn) -> bool {
-        let allowed = self.allow.as_ref().is_none_or(|allowed| allowed.contains(&tool));
-        allowed && (tool != BuiltIn::Bash || self.bash == BashPolicy::Allow)
+    /// Whether it allows a tool by its name.
+    pub fn allows(&self, tool: BuiltIn) -> bool {
+        self.allow.as_ref().is_none_or(|allowed| allowed.contains(&tool))
     }
 }
 

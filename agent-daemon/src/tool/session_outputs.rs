@@ -9,7 +9,7 @@ use std::{
     io,
     os::unix::fs::OpenOptionsExt,
     path::PathBuf,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::Ordering},
 };
 
 use super::outputs::{Outputs, private};
@@ -64,6 +64,15 @@ pub(super) struct Room {
     pub(super) bytes: u64,
     /// These had to go for it; whoever asked removes them.
     pub(super) removed: Vec<PathBuf>,
+}
+
+impl Outputs {
+    /// The outputs of a session.
+    pub fn of_session(self: &Arc<Self>, id: &str) -> Arc<SessionOutputs> {
+        // An id may come again, and `..` is one.
+        let number = self.sessions.fetch_add(1, Ordering::Relaxed) + 1;
+        Arc::new(SessionOutputs::new(self.clone(), format!("{number}-{id}")))
+    }
 }
 
 impl SessionOutputs {

@@ -13,10 +13,11 @@ use agent_core::ToolError;
 use etcetera::BaseStrategy;
 
 use super::{
-    Outputs, SessionOutputs,
     off_limits::{self, OffLimits},
+    outputs::Outputs,
     policy::ToolPolicy,
     resolve,
+    session_outputs::SessionOutputs,
 };
 
 /// A session's directory and what its tools may touch.

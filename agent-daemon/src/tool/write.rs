@@ -9,11 +9,19 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{
-    Workspace,
     arguments::parse,
-    atomic_write::{self, Outcome},
-    blocking, counted, file_locks,
-    workspace::Target,
+    atomic_write, blocking, file_locks,
+    kind::{Kind, Rule},
+    text::counted,
+    workspace::{Target, Workspace},
+    written::Outcome,
+};
+
+/// All about it.
+pub(super) static KIND: Kind = Kind {
+    make: |workspace| Arc::new(Write::new(workspace)),
+    is_offered: |_| true,
+    rules: &[Rule::always("Use write only for new files and complete rewrites.")],
 };
 
 /// Replaces a whole file.

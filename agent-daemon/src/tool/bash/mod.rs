@@ -17,7 +17,14 @@ use serde_json::{Number, Value, json};
 
 use tokio::net::unix::pipe;
 
-use super::{BuiltIn, ToolPolicy, Workspace, arguments::parse, grouped};
+use super::{
+    arguments::parse,
+    editor,
+    kind::{Kind, Rule},
+    policy::{BashPolicy, BuiltIn, ToolPolicy},
+    text::grouped,
+    workspace::Workspace,
+};
 use output::Output;
 use processes::{Ending, Launch, Processes};
 use run::{Cause, Patience, Ran};
@@ -25,7 +32,6 @@ use stall::Standstill;
 
 mod activity;
 mod clean;
-pub(super) mod editor;
 mod guard;
 mod output;
 mod process_tree;
@@ -39,6 +45,22 @@ mod tail;
 
 /// What the system takes as one argument, which the command becomes.
 const MAX_COMMAND: usize = 128 * 1024 - 1;
+
+/// All about it.
+pub(super) static KIND: Kind = Kind {
+    make: |workspace| Arc::new(Bash::new(workspace)),
+    is_offered: |policy| policy.bash == BashPolicy::Allow,
+    rules: &[
+        Rule::always(
+            "After a change run what tells whether it works, such as the tests, and read what it \
+             says.",
+        ),
+        Rule::always(
+            "Commands have no input and no terminal: give flags instead of answering questions. \
+             What they leave in the background ends with them.",
+        ),
+    ],
+};
 
 /// Runs a command.
 pub(super) struct Bash {
@@ -63,7 +85,8 @@ impl Bash {
         arguments: Arguments,
         context: ToolContext,
     ) -> Result<ToolOutput, ToolError> {
-        if !self.workspace.policy().offers(BuiltIn::Bash) {
+        let policy = self.workspace.policy();
+        if !policy.allows(BuiltIn::Bash) || !(KIND.is_offered)(policy) {
             return Err(ToolError::new(
                 "The command was not run: this session may run none. Whoever configures the daemon \
                  can change `bash` or `allow` in the `[tools]` table.",

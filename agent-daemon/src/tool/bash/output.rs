@@ -9,8 +9,9 @@ use tokio::io::AsyncWriteExt;
 
 use super::{
     super::{
-        MAX_BYTES, MAX_LINES, boundary, counted, grouped,
+        boundary,
         session_outputs::{OutputFile, Room, SessionOutputs},
+        text::{MAX_BYTES, MAX_LINES, counted, grouped},
     },
     clean::Cleaner,
     tail::{Limit, Tail},

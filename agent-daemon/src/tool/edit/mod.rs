@@ -10,11 +10,13 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{
-    Workspace,
     arguments::parse,
-    atomic_write::{self, Outcome, Seen},
-    blocking, counted, file_locks, nearest,
-    workspace::Target,
+    atomic_write, blocking, file_locks,
+    kind::{Kind, Rule},
+    nearest,
+    text::counted,
+    workspace::{Target, Workspace},
+    written::{Outcome, Seen},
 };
 use replace::{Refusal, Replacement, Splice};
 
@@ -30,6 +32,16 @@ const MAX_FILE: u64 = 64 * 1024 * 1024;
 
 /// So many places are told when all went well.
 const MAX_PLACES: usize = 20;
+
+/// All about it.
+pub(super) static KIND: Kind = Kind {
+    make: |workspace| Arc::new(Edit::new(workspace)),
+    is_offered: |_| true,
+    rules: &[Rule::always(
+        "Use edit for changes: oldText must match the file exactly and occur once. Put several \
+         changes of one file into one call.",
+    )],
+};
 
 /// Replaces parts of a file.
 pub(super) struct Edit {

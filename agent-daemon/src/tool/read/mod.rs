@@ -16,10 +16,12 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{
-    MAX_LINES, Workspace,
     arguments::{parse, whole_number},
     blocking::{self, Stop},
-    counted, grouped, nearest,
+    kind::{Kind, Rule},
+    nearest,
+    text::{MAX_BYTES, MAX_LINES, counted, grouped},
+    workspace::Workspace,
 };
 use crate::picture::{self, Picture, PictureError};
 use window::{Window, WindowError, WindowSize};
@@ -29,6 +31,20 @@ mod window;
 
 #[cfg(test)]
 mod tests;
+
+/// All about it.
+pub(super) static KIND: Kind = Kind {
+    make: |workspace| Arc::new(Read::new(workspace)),
+    is_offered: |_| true,
+    rules: &[
+        Rule { beside: &["edit", "write"], says: "Read a file before you change it." },
+        Rule {
+            beside: &["bash"],
+            says: "Use read rather than cat or sed to look at files, and bash to list and search \
+                   (ls, find, rg, grep).",
+        },
+    ],
+};
 
 /// Shows a file.
 pub(super) struct Read {
@@ -199,7 +215,7 @@ fn show_text(
     let first = arguments.offset.unwrap_or(1);
     let limit = arguments.limit.unwrap_or(u64::MAX).min(MAX_LINES as u64);
     let reader = BufReader::with_capacity(window::CHUNK, file);
-    let wanted = WindowSize { first, lines: limit, bytes: super::MAX_BYTES, file: size };
+    let wanted = WindowSize { first, lines: limit, bytes: MAX_BYTES, file: size };
     let window =
         window::cut(reader, wanted, &|| stop.requested()).map_err(|error| match error {
             WindowError::PastTheEnd { lines } => ToolError::new(format!(

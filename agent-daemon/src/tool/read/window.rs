@@ -8,7 +8,7 @@ use std::{
     io::{self, BufRead, BufReader, Seek, SeekFrom},
 };
 
-use super::super::{counted, grouped};
+use super::super::text::{counted, grouped};
 
 /// How much is read at once.
 pub(super) const CHUNK: usize = 256 * 1024;

@@ -9,10 +9,10 @@
 use std::{ffi::OsString, path::Path};
 
 /// The script; it knows itself by the name of its file.
-pub(in crate::tool) const SCRIPT: &str = include_str!("no_editor.sh");
+pub(super) const SCRIPT: &str = include_str!("no_editor.sh");
 
 /// The name of its file.
-pub(in crate::tool) const FILE_NAME: &str = "agent-no-editor";
+pub(super) const FILE_NAME: &str = "agent-no-editor";
 
 /// What programs look at, each before the next.
 const NAMES: [&str; 4] = ["GIT_SEQUENCE_EDITOR", "GIT_EDITOR", "VISUAL", "EDITOR"];
