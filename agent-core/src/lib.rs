@@ -124,7 +124,7 @@ pub use data::{
 pub use pure::{
     queue::{MAX_QUEUED_BYTES, MAX_QUEUED_MESSAGES, QueueFull},
     reduce::reduce,
-    retry::{RetryDecision, RetryPolicy},
+    retry::RetryPolicy,
 };
 pub use run::{
     feed::ListenerError, publisher::Subscription, run_task::RunResult, settings::SettingsChange,

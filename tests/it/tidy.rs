@@ -202,3 +202,27 @@ fn the_client_s_library_comes_without_models_and_tools() {
         assert!(!names.contains(heavy), "the library needs {heavy}");
     }
 }
+
+/// What the core exports although nobody outside of it names it: parts of what others do name.
+const PARTS: &[&str] = &["GrowingText", "SinkClosed"];
+
+#[test]
+fn what_the_core_exports_is_used_outside_of_it() {
+    let lib = fs::read_to_string(root().join("agent-core/src/lib.rs")).unwrap();
+    let lists = lib.split("\npub use ").skip(1).map(|rest| rest.split(';').next().unwrap());
+    let words = |text: &str| -> BTreeSet<String> {
+        let words = text.split(|c: char| !c.is_alphanumeric() && c != '_');
+        words.map(str::to_owned).collect()
+    };
+    let is_type = |word: &String| word.starts_with(|c: char| c.is_uppercase());
+    let exported: BTreeSet<_> = lists.flat_map(words).filter(is_type).collect();
+    assert!(exported.len() > 50, "{exported:?}");
+    let outside =
+        ["agent-daemon", "agent-client", "tests/it", "tests/support", "agent-core/examples"];
+    let outside = outside.iter().flat_map(|place| sources(place));
+    // This page names them, too.
+    let outside = outside.filter(|(path, _)| !path.ends_with("it/tidy.rs"));
+    let used: BTreeSet<_> = outside.flat_map(|(_, text)| words(&text)).collect();
+    let unused: BTreeSet<_> = exported.difference(&used).map(String::as_str).collect();
+    assert_eq!(unused, PARTS.iter().copied().collect());
+}

@@ -29,7 +29,7 @@ impl Default for RetryPolicy {
 
 /// What to do about a failed request.
 #[derive(Clone, Debug, PartialEq)]
-pub enum RetryDecision {
+pub(crate) enum RetryDecision {
     /// Send it again after this wait.
     Again(Duration),
     /// Give up, with this message.
@@ -43,7 +43,7 @@ impl RetryPolicy {
     ///
     /// `chance` in `0.0..1.0` spreads the waits over the upper half of the back-off, so that many
     /// clients of one provider do not come back together.
-    pub fn decide(&self, error: &ModelError, retries: u32, chance: f64) -> RetryDecision {
+    pub(crate) fn decide(&self, error: &ModelError, retries: u32, chance: f64) -> RetryDecision {
         if !passes(error.kind) {
             return RetryDecision::GiveUp(error.message.clone());
         }
