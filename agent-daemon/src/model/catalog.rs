@@ -114,7 +114,7 @@ impl ModelCatalog {
     }
 
     /// The same catalog with another limit for silence on a connection.
-    pub fn with_idle_timeout(mut self, limit: Duration) -> Self {
+    pub(crate) fn with_idle_timeout(mut self, limit: Duration) -> Self {
         self.http = Arc::new(Http::new(limit, self.http.proxies.clone()));
         self
     }
@@ -195,7 +195,7 @@ impl ModelCatalog {
 
     /// The names of all environment variables that hold keys, set or not, sorted: no child process
     /// of a tool may see them.
-    pub fn secret_variables(&self) -> Vec<String> {
+    pub(crate) fn secret_variables(&self) -> Vec<String> {
         let configured =
             self.providers.values().filter_map(|entry| entry.config.api_key_env.clone());
         let mut names: Vec<_> =

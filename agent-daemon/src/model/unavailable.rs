@@ -18,7 +18,7 @@ pub struct ModelUnavailable {
 
 impl ModelUnavailable {
     /// As `listModels` shows it, where no configured model is it.
-    pub fn describe(&self) -> ModelDescription {
+    pub(crate) fn describe(&self) -> ModelDescription {
         let provider = self.model.split_once('/').map_or("", |(provider, _)| provider);
         ModelDescription {
             id: self.model.clone(),

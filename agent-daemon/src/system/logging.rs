@@ -72,12 +72,12 @@ impl LogSettings {
     }
 
     /// The same in this file in place of stderr, if one is given.
-    pub fn with_file(self, file: Option<PathBuf>) -> Self {
+    pub(crate) fn with_file(self, file: Option<PathBuf>) -> Self {
         LogSettings { file, ..self }
     }
 
     /// Says something that the log's level must not hide, such as an address.
-    pub fn announce(&self, message: &str) {
+    pub(crate) fn announce(&self, message: &str) {
         let line = match self.format {
             LogFormat::Text => format!("agent-daemon: {}", harmless(message)),
             LogFormat::Json => {

@@ -31,9 +31,9 @@ mod written;
 pub use bash::supervisor;
 pub use built_in::built_in;
 pub(crate) use built_in::rules;
-pub use outputs::Outputs;
+pub(crate) use outputs::Outputs;
 pub use policy::{BashPolicy, BuiltIn, ToolPolicy};
-pub use session_outputs::SessionOutputs;
+pub(crate) use session_outputs::SessionOutputs;
 pub use workspace::Workspace;
 
 #[cfg(test)]

@@ -60,7 +60,7 @@ impl Outputs {
     }
 
     /// Removes what daemons that no longer live have left. Blocks.
-    pub fn sweep(&self) {
+    pub(crate) fn sweep(&self) {
         for root in &self.roots {
             if check_private(root).is_ok() {
                 sweep(root);

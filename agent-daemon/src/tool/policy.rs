@@ -90,7 +90,7 @@ impl BuiltIn {
 
 impl ToolPolicy {
     /// Whether it allows a tool by its name.
-    pub fn allows(&self, tool: BuiltIn) -> bool {
+    pub(crate) fn allows(&self, tool: BuiltIn) -> bool {
         self.allow.as_ref().is_none_or(|allowed| allowed.contains(&tool))
     }
 }

@@ -68,7 +68,7 @@ pub(super) struct Room {
 
 impl Outputs {
     /// The outputs of a session.
-    pub fn of_session(self: &Arc<Self>, id: &str) -> Arc<SessionOutputs> {
+    pub(crate) fn of_session(self: &Arc<Self>, id: &str) -> Arc<SessionOutputs> {
         // An id may come again, and `..` is one.
         let number = self.sessions.fetch_add(1, Ordering::Relaxed) + 1;
         Arc::new(SessionOutputs::new(self.clone(), format!("{number}-{id}")))

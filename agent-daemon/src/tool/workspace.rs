@@ -54,7 +54,7 @@ impl Workspace {
     }
 
     /// Keeps outputs that are too long in these.
-    pub fn with_outputs(self, outputs: Arc<SessionOutputs>) -> Self {
+    pub(crate) fn with_outputs(self, outputs: Arc<SessionOutputs>) -> Self {
         Workspace { outputs, ..self }
     }
 
