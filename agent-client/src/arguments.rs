@@ -167,8 +167,8 @@ pub struct PromptArguments {
     #[arg(long)]
     pub detach: bool,
     /// What to do with it while a run is active
-    #[arg(long, value_enum, default_value_t = Busy::Reject)]
-    pub on_busy: Busy,
+    #[arg(long, value_enum, default_value_t = BusyArgument::Reject)]
+    pub on_busy: BusyArgument,
 }
 
 #[derive(Debug, Args)]
@@ -180,12 +180,12 @@ pub struct QueueArguments {
     pub run: Option<u64>,
     /// What to do with it when no run is active [default: the session's setting]
     #[arg(long, value_enum)]
-    pub when_idle: Option<Idle>,
+    pub when_idle: Option<IdleArgument>,
 }
 
 /// See [`OnBusy`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Busy {
+pub enum BusyArgument {
     Reject,
     Steer,
     #[value(name = "followUp", alias = "follow-up")]
@@ -194,7 +194,7 @@ pub enum Busy {
 
 /// See [`NoRun`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Idle {
+pub enum IdleArgument {
     Reject,
     Hold,
     Prompt,
@@ -208,22 +208,22 @@ pub enum Wanted {
     All,
 }
 
-impl From<Busy> for OnBusy {
-    fn from(busy: Busy) -> Self {
+impl From<BusyArgument> for OnBusy {
+    fn from(busy: BusyArgument) -> Self {
         match busy {
-            Busy::Reject => OnBusy::Reject,
-            Busy::Steer => OnBusy::Steer,
-            Busy::FollowUp => OnBusy::FollowUp,
+            BusyArgument::Reject => OnBusy::Reject,
+            BusyArgument::Steer => OnBusy::Steer,
+            BusyArgument::FollowUp => OnBusy::FollowUp,
         }
     }
 }
 
-impl From<Idle> for NoRun {
-    fn from(idle: Idle) -> Self {
+impl From<IdleArgument> for NoRun {
+    fn from(idle: IdleArgument) -> Self {
         match idle {
-            Idle::Reject => NoRun::Reject,
-            Idle::Hold => NoRun::Hold,
-            Idle::Prompt => NoRun::Prompt,
+            IdleArgument::Reject => NoRun::Reject,
+            IdleArgument::Hold => NoRun::Hold,
+            IdleArgument::Prompt => NoRun::Prompt,
         }
     }
 }

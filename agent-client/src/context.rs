@@ -6,7 +6,7 @@ use std::{fmt, path::PathBuf, sync::Arc};
 
 use agent_client_library::{
     client::{CallError, Client},
-    connect::{ConnectError, Connector, Dial, Endpoint},
+    connect::{ConnectError, Connector, Destination, Dial},
     session::SessionChoice,
 };
 use agent_protocol::local::paths::check_socket_path;
@@ -55,12 +55,12 @@ impl Context {
         let ConnectionArguments { socket, tcp, ws, stdio, token_file, allow_remote, no_start } =
             connection;
         let endpoint = match (tcp, ws, stdio, socket) {
-            (Some(address), ..) => Endpoint::Tcp(address),
-            (_, Some(url), ..) => Endpoint::WebSocket(url),
-            (_, _, Some(command), _) => Endpoint::Stdio(command),
+            (Some(address), ..) => Destination::Tcp(address),
+            (_, Some(url), ..) => Destination::WebSocket(url),
+            (_, _, Some(command), _) => Destination::Stdio(command),
             // The daemon may have another directory than we have.
-            (.., Some(path)) => Endpoint::Unix(socket_path(path)?),
-            _ => Endpoint::of_user().map_err(ConnectError::from)?,
+            (.., Some(path)) => Destination::Unix(socket_path(path)?),
+            _ => Destination::of_user().map_err(ConnectError::from)?,
         };
         let connector = Connector::new(endpoint, token_file).with_allow_remote(allow_remote);
         let connector = Arc::new(connector);

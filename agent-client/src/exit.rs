@@ -45,7 +45,7 @@ pub enum Failure {
     Connect(#[from] ConnectError),
     /// The daemon could not be started.
     #[error(transparent)]
-    Start(#[from] StartError),
+    Start(#[from] DaemonStartError),
     /// The daemon refused.
     #[error(transparent)]
     Call(#[from] CallError),
@@ -65,7 +65,7 @@ pub enum Failure {
 
 /// Why there is still no daemon.
 #[derive(Debug, thiserror::Error)]
-pub enum StartError {
+pub enum DaemonStartError {
     /// There is nowhere for what it says.
     #[error("cannot start a daemon: {path}: {problem}")]
     Log {

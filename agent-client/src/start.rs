@@ -17,7 +17,7 @@ use std::{
 
 use agent_client_library::{
     client::Client,
-    connect::{ConnectError, Connector, Endpoint},
+    connect::{ConnectError, Connector, Destination},
 };
 use agent_protocol::local::paths::Directories;
 use tokio::{
@@ -25,7 +25,7 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-use crate::exit::{Failure, StartError};
+use crate::exit::{DaemonStartError, Failure};
 
 /// The hidden first argument that makes this program the daemon.
 pub const DAEMON_ARGUMENT: &str = "__daemon";
@@ -41,7 +41,7 @@ const QUOTED_BYTES: u64 = 2048;
 /// There is none that lets us in, or it does not start.
 pub async fn connect_or_start(connector: &Connector) -> Result<Arc<Client>, Failure> {
     match (connector.connect().await, connector.endpoint()) {
-        (Err(ConnectError::NoDaemon { .. }), Endpoint::Unix(socket)) => {
+        (Err(ConnectError::NoDaemon { .. }), Destination::Unix(socket)) => {
             start(connector, socket).await
         }
         (connected, _) => Ok(connected?),
@@ -51,13 +51,13 @@ pub async fn connect_or_start(connector: &Connector) -> Result<Arc<Client>, Fail
 /// Starts a daemon on a socket, and connects as soon as one listens there.
 async fn start(connector: &Connector, socket: &Path) -> Result<Arc<Client>, Failure> {
     let mut log = Log::of(socket)?;
-    let mut daemon = spawn(socket, &log).map_err(StartError::Spawn)?;
+    let mut daemon = spawn(socket, &log).map_err(DaemonStartError::Spawn)?;
     let deadline = Instant::now() + PATIENCE;
     let mut pause = Duration::from_millis(2);
     loop {
         // It ends by itself when another was faster, and that one can be reached by now.
         let ended = tokio::select! {
-            status = daemon.wait() => Some(status.map_err(StartError::Spawn)?),
+            status = daemon.wait() => Some(status.map_err(DaemonStartError::Spawn)?),
             () = sleep(pause) => None,
         };
         match connector.connect().await {
@@ -66,11 +66,11 @@ async fn start(connector: &Connector, socket: &Path) -> Result<Arc<Client>, Fail
         }
         if let Some(status) = ended {
             let (said, log) = (log.last_words(), log.path());
-            return Err(StartError::Ended { status, said, log }.into());
+            return Err(DaemonStartError::Ended { status, said, log }.into());
         }
         if Instant::now() > deadline {
             let socket = socket.display().to_string();
-            return Err(StartError::Deaf { socket, log: log.path() }.into());
+            return Err(DaemonStartError::Deaf { socket, log: log.path() }.into());
         }
         pause = (pause * 2).min(Duration::from_millis(100));
     }
@@ -103,7 +103,7 @@ struct Log {
 
 impl Log {
     /// The log of this socket's daemon, in the first place that can be written to.
-    fn of(socket: &Path) -> Result<Self, StartError> {
+    fn of(socket: &Path) -> Result<Self, DaemonStartError> {
         let mut refused = None;
         for path in Directories::of_user().log_files(socket) {
             match Log::open(path.clone()) {
@@ -113,7 +113,7 @@ impl Log {
         }
         let nowhere = || (PathBuf::new(), io::ErrorKind::NotFound.into());
         let (path, problem) = refused.unwrap_or_else(nowhere);
-        Err(StartError::Log { path: path.display().to_string(), problem })
+        Err(DaemonStartError::Log { path: path.display().to_string(), problem })
     }
 
     fn open(path: PathBuf) -> io::Result<Self> {

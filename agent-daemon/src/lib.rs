@@ -15,7 +15,7 @@
 //!     model::ModelCatalog,
 //!     peer::{
 //!         connection::serve_bytes,
-//!         server::{Limits, Server},
+//!         server::{ServerLimits, Server},
 //!     },
 //!     sessions::{daemon::Daemon, registry::Blueprint},
 //!     transport::unix::UNIX,
@@ -34,7 +34,7 @@
 //! let model = catalog.get(&catalog.default_model());
 //! let blueprint = Blueprint { catalog: Arc::new(catalog), model, tools: None, configuration };
 //! let daemon = Arc::new(Daemon::new(blueprint));
-//! let server = Server::new(methods::table(daemon.clone()), Limits::default(), None);
+//! let server = Server::new(methods::table(daemon.clone()), ServerLimits::default(), None);
 //!
 //! // Whoever has `ours` speaks the protocol, and is trusted as a process of the same user is.
 //! let (ours, theirs) = tokio::io::duplex(64 * 1024);

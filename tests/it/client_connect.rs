@@ -8,7 +8,7 @@ use std::{
     },
 };
 
-use agent_client_library::connect::{ConnectError, Connector, Endpoint};
+use agent_client_library::connect::{ConnectError, Connector, Destination};
 use agent_core::ScriptedModel;
 use agent_protocol::{Health, SessionParams};
 use support::{daemon::InMemory, must};
@@ -36,7 +36,7 @@ impl Place {
     }
 
     fn connector(&self) -> Connector {
-        Connector::new(Endpoint::Unix(self.path()), None)
+        Connector::new(Destination::Unix(self.path()), None)
     }
 }
 
@@ -96,7 +96,7 @@ async fn a_web_socket_s_handshake_that_is_cut_is_begun_again() {
             counted.fetch_add(1, Ordering::SeqCst);
         }
     });
-    let connector = Connector::new(Endpoint::WebSocket(url), None);
+    let connector = Connector::new(Destination::WebSocket(url), None);
     let error = must(connector.connect()).await.err().unwrap();
     assert!(error.is_passing(), "{error}");
     assert_eq!(calls.load(Ordering::SeqCst), 6);

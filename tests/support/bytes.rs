@@ -14,7 +14,7 @@ use agent_daemon::{
     peer::{
         connection::{Ending, serve_bytes},
         request::{Incoming, parse},
-        server::{Limits, Server},
+        server::{Server, ServerLimits},
     },
     sessions::{daemon::Daemon, registry::Blueprint},
     transport::unix::UNIX,
@@ -143,7 +143,8 @@ pub fn check_connection(input: &[u8]) {
     let runtime = builder.enable_all().start_paused(true).build().expect("one without threads");
     runtime.block_on(async {
         let daemon = Arc::new(Daemon::new(blueprint()));
-        let limits = Limits { max_message_bytes: MAX_MESSAGE_BYTES, ..Limits::default() };
+        let limits =
+            ServerLimits { max_message_bytes: MAX_MESSAGE_BYTES, ..ServerLimits::default() };
         let server = Server::new(methods::table(daemon.clone()), limits, None);
         let (ending, said) = converse(&server, bytes, 1 + usize::from(*cut)).await;
         Expected::of(bytes).check(&ending, &said);

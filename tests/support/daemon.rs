@@ -9,7 +9,7 @@ use agent_daemon::{
     model::ModelCatalog,
     peer::{
         connection::{Ending, serve_bytes},
-        server::{Limits, Server},
+        server::{Server, ServerLimits},
         transport::Transport,
     },
     sessions::{daemon::Daemon, registry::Blueprint},
@@ -66,7 +66,7 @@ impl InMemory {
             configuration,
         };
         let daemon = Arc::new(Daemon::new(blueprint));
-        let server = Server::new(methods::table(daemon.clone()), Limits::default(), None);
+        let server = Server::new(methods::table(daemon.clone()), ServerLimits::default(), None);
         InMemory { daemon, server, directory }
     }
 

@@ -55,7 +55,7 @@ pub type Dial =
 
 /// Where a daemon is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Endpoint {
+pub enum Destination {
     /// A Unix socket.
     Unix(PathBuf),
     /// `HOST:PORT`.
@@ -68,7 +68,7 @@ pub enum Endpoint {
 
 /// Knows how to reach one daemon.
 pub struct Connector {
-    endpoint: Endpoint,
+    endpoint: Destination,
     token_file: Option<PathBuf>,
     allow_remote: bool,
     child: Mutex<Option<Child>>,
@@ -164,30 +164,30 @@ impl ConnectError {
     }
 }
 
-impl Endpoint {
+impl Destination {
     /// The default socket.
     ///
     /// # Errors
     /// There is no safe place for it.
     pub fn of_user() -> Result<Self, NoRuntime> {
-        Ok(Endpoint::Unix(Directories::of_user().socket()?))
+        Ok(Destination::Unix(Directories::of_user().socket()?))
     }
 
     /// As it may be named to the user.
     pub fn address(&self) -> String {
         match self {
-            Endpoint::Unix(path) => path.display().to_string(),
-            Endpoint::Tcp(address) => format!("tcp:{address}"),
+            Destination::Unix(path) => path.display().to_string(),
+            Destination::Tcp(address) => format!("tcp:{address}"),
             // What follows a `?` may be a secret.
-            Endpoint::WebSocket(url) => url.split('?').next().unwrap_or_default().to_owned(),
-            Endpoint::Stdio(command) => format!("`{command}`"),
+            Destination::WebSocket(url) => url.split('?').next().unwrap_or_default().to_owned(),
+            Destination::Stdio(command) => format!("`{command}`"),
         }
     }
 }
 
 impl Connector {
     /// For an endpoint, and a file with the token in place of the default one.
-    pub fn new(endpoint: Endpoint, token_file: Option<PathBuf>) -> Self {
+    pub fn new(endpoint: Destination, token_file: Option<PathBuf>) -> Self {
         Connector { endpoint, token_file, allow_remote: false, child: Mutex::new(None) }
     }
 
@@ -198,7 +198,7 @@ impl Connector {
     }
 
     /// Where the daemon is.
-    pub fn endpoint(&self) -> &Endpoint {
+    pub fn endpoint(&self) -> &Destination {
         &self.endpoint
     }
 
@@ -219,7 +219,7 @@ impl Connector {
     }
 
     fn is_child(&self) -> bool {
-        matches!(self.endpoint, Endpoint::Stdio(_))
+        matches!(self.endpoint, Destination::Stdio(_))
     }
 
     async fn connect_once(&self) -> Result<Arc<Client>, ConnectError> {
@@ -235,7 +235,7 @@ impl Connector {
             let connector = connector.clone();
             async move {
                 match connector.endpoint {
-                    Endpoint::Stdio(_) => Err(ConnectError::ChildEnded),
+                    Destination::Stdio(_) => Err(ConnectError::ChildEnded),
                     _ => connector.connect().await,
                 }
             }
@@ -258,24 +258,24 @@ impl Connector {
     async fn greet(&self) -> Result<Client, ConnectError> {
         let address = self.endpoint.address();
         let client = match &self.endpoint {
-            Endpoint::Unix(path) => {
+            Destination::Unix(path) => {
                 let stream = unix(path).await?;
                 let process = process_of(&stream);
                 let (reader, writer) = stream.into_split();
                 let client = Client::over(reader, writer, None).await;
                 client.map(|client| client.of_process(process))
             }
-            Endpoint::Tcp(to) => {
+            Destination::Tcp(to) => {
                 let (reader, writer) = self.tcp(to).await?.into_split();
                 let token = self.token()?;
                 Client::over(reader, writer, Some(token)).await
             }
-            Endpoint::WebSocket(url) => {
+            Destination::WebSocket(url) => {
                 let (sink, stream) = self.web_socket(url).await?.split();
                 let token = self.token()?;
                 Client::greet(SocketSender(sink), SocketReceiver(stream), Some(token)).await
             }
-            Endpoint::Stdio(command) => {
+            Destination::Stdio(command) => {
                 let mut child = spawn(command).map_err(|error| unreachable_at(&address, error))?;
                 let reader = child.stdout.take().expect("its stdout is piped");
                 let writer = child.stdin.take().expect("its stdin is piped");

@@ -8,14 +8,14 @@
 //! use std::sync::Arc;
 //!
 //! use agent_client_library::{
-//!     connect::{Connector, Endpoint},
+//!     connect::{Connector, Destination},
 //!     mirror::{Beginning, Change, Mirror, News},
 //!     session::SessionChoice,
 //! };
 //! use agent_protocol::{MessagesWanted, Prompt, PromptParams};
 //!
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
-//! let connector = Arc::new(Connector::new(Endpoint::of_user()?, None));
+//! let connector = Arc::new(Connector::new(Destination::of_user()?, None));
 //! let client = connector.connect().await?;
 //! let choice = SessionChoice::Directory("/home/me/project".to_owned());
 //! let beginning = Beginning::Snapshot(MessagesWanted::Tail);

@@ -40,7 +40,7 @@ struct Ends {
 }
 
 /// A line of the kernel's list.
-struct Entry<'a> {
+struct SocketRow<'a> {
     local: SocketAddr,
     remote: SocketAddr,
     state: &'a str,
@@ -65,7 +65,7 @@ impl Ends {
     }
 
     /// How closely a listening socket fits: the system prefers the one that names the address.
-    fn rank(&self, entry: &Entry<'_>) -> Option<u8> {
+    fn rank(&self, entry: &SocketRow<'_>) -> Option<u8> {
         let fits = entry.state == LISTENS && entry.local.port() == self.theirs.port();
         match (fits, entry.local.ip(), self.theirs.ip()) {
             (true, local, theirs) if local == theirs => Some(0),
@@ -77,11 +77,11 @@ impl Ends {
     }
 }
 
-fn entry(line: &str) -> Option<Entry<'_>> {
+fn entry(line: &str) -> Option<SocketRow<'_>> {
     let mut fields = line.split_whitespace();
     let (local, remote, state) = (fields.nth(1)?, fields.next()?, fields.next()?);
     let uid = fields.nth(3)?.parse().ok()?;
-    Some(Entry { local: address(local)?, remote: address(remote)?, state, uid })
+    Some(SocketRow { local: address(local)?, remote: address(remote)?, state, uid })
 }
 
 /// Words of 32 bits in the machine's own order, each in hex, and the port.

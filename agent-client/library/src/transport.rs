@@ -152,7 +152,7 @@ impl From<tungstenite::Error> for TransportError {
 /// Whether a message is an event or the answer to one of our calls.
 fn answers_something(text: &str) -> bool {
     #[derive(Deserialize)]
-    struct Answer {
+    struct RawAnswer {
         #[serde(default, deserialize_with = "present")]
         id: Option<Value>,
     }
@@ -167,7 +167,7 @@ fn answers_something(text: &str) -> bool {
     if !ends.iter().any(|end| end.windows(4).any(|word| word == b"null")) {
         return true;
     }
-    let is_null = matches!(serde_json::from_str(text), Ok(Answer { id: Some(Value::Null) }));
+    let is_null = matches!(serde_json::from_str(text), Ok(RawAnswer { id: Some(Value::Null) }));
     if is_null {
         tracing::warn!(text, "an answer to nothing");
     }

@@ -14,10 +14,10 @@ use agent_protocol::{
 use futures_util::{FutureExt, future::BoxFuture};
 
 /// A call that is under way.
-pub type Call = BoxFuture<'static, Outcome>;
+pub type PendingCall = BoxFuture<'static, CallOutcome>;
 
 /// What a call came to; with an error, the text that was not taken.
-pub type Outcome = Result<(), (CallError, String)>;
+pub type CallOutcome = Result<(), (CallError, String)>;
 
 /// What an entered line means.
 #[derive(Debug, PartialEq, Eq)]
@@ -67,7 +67,7 @@ pub struct Session {
 
 impl Session {
     /// Starts a run, or steers the one that is active.
-    pub fn prompt(self, text: String, message_id: String) -> Call {
+    pub fn prompt(self, text: String, message_id: String) -> PendingCall {
         let params = PromptParams {
             input: text.as_str().into(),
             on_busy: Some(OnBusy::Steer),
@@ -89,7 +89,7 @@ impl Session {
     }
 
     /// Follows the active run up, or starts one.
-    pub fn follow_up(self, text: String, message_id: String) -> Call {
+    pub fn follow_up(self, text: String, message_id: String) -> PendingCall {
         let params = QueueParams {
             input: text.as_str().into(),
             when_idle: Some(NoRun::Prompt),
@@ -111,7 +111,7 @@ impl Session {
     }
 
     /// Ends a run, if it is still the active one.
-    pub fn abort(self, run_id: RunId) -> Call {
+    pub fn abort(self, run_id: RunId) -> PendingCall {
         let params = AbortParams {
             expected_run_id: Some(run_id),
             session_id: Some(self.id),

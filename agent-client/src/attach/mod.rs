@@ -24,7 +24,7 @@ use tokio::{
 
 use crate::{
     attach::{
-        input::{Call, Outcome, Said, parse},
+        input::{CallOutcome, PendingCall, Said, parse},
         keys::{Key, Keys},
         line::Line,
         status::Status,
@@ -81,7 +81,7 @@ struct Attached {
     view: View,
     line: Line,
     output: Output,
-    calls: FuturesUnordered<Call>,
+    calls: FuturesUnordered<PendingCall>,
     is_connected: bool,
     /// The run that the user has told to end.
     aborting: Option<RunId>,
@@ -237,7 +237,7 @@ impl Attached {
         None
     }
 
-    fn send(&mut self, call: impl FnOnce(input::Session, String) -> Call) {
+    fn send(&mut self, call: impl FnOnce(input::Session, String) -> PendingCall) {
         let id = new_message_id();
         if self.sent.len() >= 256 {
             self.sent.remove(0);
@@ -256,7 +256,7 @@ impl Attached {
         input::Session { client: self.follower.mirror().client().clone(), id }
     }
 
-    fn answered(&mut self, outcome: Outcome) {
+    fn answered(&mut self, outcome: CallOutcome) {
         if let Err((error, text)) = outcome {
             self.note(Tone::Error, &one_line(&error.to_string()));
             self.give_back(&text);

@@ -35,7 +35,7 @@ pub(super) async fn events(context: &Context, from: Option<u64>) -> Result<Exit,
     // By its id, since looking on makes nothing, whatever happens to the daemon meanwhile.
     let choice = SessionChoice::Id(id);
     let mirror = Mirror::new(client, context.dial(), choice, beginning).await?;
-    let mut view = View {
+    let mut view = EventsView {
         follower: Follower::new(mirror, Renderer::with_prompts()),
         wants_past: from.is_some(),
         screen: Screen::of_process(),
@@ -80,14 +80,14 @@ async fn session(context: &Context) -> Result<(Arc<Client>, String, bool), Failu
     }
 }
 
-struct View {
+struct EventsView {
     follower: Follower,
     /// Whether the user asked for events of before.
     wants_past: bool,
     screen: Screen,
 }
 
-impl View {
+impl EventsView {
     fn show(&mut self, change: &Change) -> io::Result<()> {
         let Change::News { news, .. } = change else {
             return self.screen.note(Tone::Warning, "the connection is lost; trying again");

@@ -14,7 +14,7 @@ use agent_protocol::{
 use serde_json::value::RawValue;
 
 use crate::{
-    arguments::{Busy, PromptArguments},
+    arguments::{BusyArgument, PromptArguments},
     commands::{follow_run::FollowRun, input, interrupts::Interrupts},
     context::Context,
     exit::{Exit, Failure},
@@ -68,7 +68,7 @@ async fn choose(
     client: &Client,
     choice: SessionChoice,
     model: String,
-    on_busy: Busy,
+    on_busy: BusyArgument,
 ) -> Result<(), Failure> {
     let session_id = match choice {
         SessionChoice::Id(id) => id,
@@ -83,7 +83,7 @@ async fn choose(
         }
     };
     let session_id = Some(session_id);
-    if on_busy == Busy::Reject {
+    if on_busy == BusyArgument::Reject {
         // The prompt would be refused, and the run's model changed under it all the same. A run
         // that begins just now can still be met: the protocol has no step for both.
         let messages = Some(MessagesWanted::None);

@@ -8,7 +8,7 @@ use agent_protocol::{
 };
 
 use crate::{
-    arguments::{Idle, QueueArguments},
+    arguments::{IdleArgument, QueueArguments},
     commands::input,
     context::Context,
     exit::{Exit, Failure},
@@ -35,7 +35,7 @@ async fn submit(
     let (client, session_id) = match when_idle {
         // Nothing can be active in a session that is not there. What else becomes of the message is
         // for the session's settings to say.
-        Some(Idle::Reject) => match context.existing().await? {
+        Some(IdleArgument::Reject) => match context.existing().await? {
             Ok((client, id)) => (client, Some(id)),
             Err(_) => return Err(CallError::Refused(RpcError::NotRunning.into()).into()),
         },

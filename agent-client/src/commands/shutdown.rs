@@ -7,7 +7,7 @@ use std::{sync::Arc, time::Duration};
 
 use agent_client_library::{
     client::{CallError, Client},
-    connect::{ConnectError, Connector, Endpoint},
+    connect::{ConnectError, Connector, Destination},
 };
 use agent_protocol::{Method, Shutdown, ShutdownParams, ShutdownScope};
 use rustix::process::Pid;
@@ -59,7 +59,7 @@ async fn end(connector: &Connector, client: Arc<Client>) -> Result<Box<RawValue>
     // It waits for us to go.
     drop(client);
     match (connector.endpoint(), process) {
-        (Endpoint::Stdio(_), _) => {}
+        (Destination::Stdio(_), _) => {}
         (_, Some(process)) => process.ended().await,
         (_, None) => deserted(connector, &instance).await,
     }

@@ -20,7 +20,7 @@ pub struct Renderer {
     /// Whether prompts are shown; whoever has just typed one need not see it again.
     shows_prompts: bool,
     stream: Stream,
-    calls: Vec<Call>,
+    calls: Vec<ShownCall>,
     /// The call that the newest line speaks of.
     latest: Option<String>,
     /// What happened beside the answer that is being streamed; it would cut a sentence in two.
@@ -38,7 +38,7 @@ struct Stream {
 
 /// A call of the present turn.
 #[derive(Debug)]
-struct Call {
+struct ShownCall {
     id: String,
     tool: String,
     summary: String,
@@ -229,7 +229,7 @@ impl Renderer {
         out.push(Piece::Line(Tone::Tool, format!("● {summary}")));
         self.latest = Some(id.to_owned());
         let (id, tool) = (id.to_owned(), tool.to_owned());
-        self.calls.push(Call { id, tool, summary, is_told: false });
+        self.calls.push(ShownCall { id, tool, summary, is_told: false });
     }
 
     fn returned(&mut self, id: &str, content: &[Block], is_error: bool, out: &mut Vec<Piece>) {

@@ -25,28 +25,28 @@ use crate::{
 };
 
 /// Why the turns are over.
-pub(crate) struct Ending {
+pub(crate) struct RunEnding {
     reason: EndReason,
     error_message: Option<String>,
 }
 
-impl Ending {
+impl RunEnding {
     pub(crate) fn error(message: impl Into<String>) -> Self {
-        Ending { reason: EndReason::Error, error_message: Some(message.into()) }
+        RunEnding { reason: EndReason::Error, error_message: Some(message.into()) }
     }
 }
 
-impl From<EndReason> for Ending {
+impl From<EndReason> for RunEnding {
     fn from(reason: EndReason) -> Self {
-        Ending { reason, error_message: None }
+        RunEnding { reason, error_message: None }
     }
 }
 
-impl From<Interrupted> for Ending {
+impl From<Interrupted> for RunEnding {
     fn from(interrupted: Interrupted) -> Self {
         match interrupted {
             Interrupted::Aborted => EndReason::Aborted.into(),
-            Interrupted::Failed(message) => Ending::error(message),
+            Interrupted::Failed(message) => RunEnding::error(message),
         }
     }
 }
@@ -64,7 +64,7 @@ pub(crate) async fn run(mut task: RunTask, done: oneshot::Sender<RunResult>) {
 }
 
 impl RunTask {
-    async fn turns(&mut self) -> Ending {
+    async fn turns(&mut self) -> RunEnding {
         // Nobody asks a model before the listeners have seen the run begin.
         self.step(|_, _| ()).await;
         if let Err(reason) = self.begin_first_turn().await {
@@ -82,8 +82,8 @@ impl RunTask {
     }
 
     /// Clears the run's own slot, publishes its `run_end` and waits for every listener. (C5.3)
-    async fn settle(&mut self, ending: Ending) -> RunResult {
-        let Ending { reason, error_message } = ending;
+    async fn settle(&mut self, ending: RunEnding) -> RunResult {
+        let RunEnding { reason, error_message } = ending;
         let usage = self.usage;
         let end =
             |run: &mut Self, core: &mut Core| core.end_run(run.id, reason, error_message, usage);
@@ -109,7 +109,7 @@ impl RunTask {
         &mut self,
         finished: FinishedTurn,
         mut boundary: Boundary,
-    ) -> Result<(), Ending> {
+    ) -> Result<(), RunEnding> {
         let hooks = self.hook_call();
         let turn = finished.clone();
         if hooks.should_stop_after_turn(turn).await? {
@@ -157,7 +157,7 @@ impl RunTask {
     }
 
     /// One model answer and, if it asks for tools, their complete batch of results.
-    async fn turn(&mut self) -> Result<(FinishedTurn, Boundary), Ending> {
+    async fn turn(&mut self) -> Result<(FinishedTurn, Boundary), RunEnding> {
         if self.cancel.is_cancelled() {
             return Err(self.end_turn_early(EndReason::Aborted.into(), Usage::default()).await);
         }
@@ -171,7 +171,7 @@ impl RunTask {
         let batch = tool_batch::run(self, &message).await;
         let results = self.join_results(batch.results).await;
         if let Some(failure) = batch.hook_failure {
-            return Err(self.end_turn_early(Ending::error(failure), message.usage).await);
+            return Err(self.end_turn_early(RunEnding::error(failure), message.usage).await);
         }
         self.end_turn(&message).await?;
         let natural_end = match message.stop_reason {
@@ -188,21 +188,21 @@ impl RunTask {
     async fn join_answer(
         &mut self,
         answered: stream::Answered,
-    ) -> Result<Arc<AssistantMessage>, Ending> {
+    ) -> Result<Arc<AssistantMessage>, RunEnding> {
         let (failure, mut ending) = match answered.outcome {
-            stream::Outcome::Complete(stop_reason) => {
+            stream::AnswerEnd::Complete(stop_reason) => {
                 return Ok(self
                     .join_assistant(answered.content, stop_reason, answered.usage, None)
                     .await);
             }
-            stream::Outcome::Aborted => (None, EndReason::Aborted),
-            stream::Outcome::Failed(message) => (Some(message), EndReason::Error),
+            stream::AnswerEnd::Aborted => (None, EndReason::Aborted),
+            stream::AnswerEnd::Failed(message) => (Some(message), EndReason::Error),
         };
         ending = self.close(ending);
         let failure = failure.filter(|_| ending == EndReason::Error);
         let (stop_reason, usage) = (stop_reason_of(ending), answered.usage);
         self.join_assistant(answered.content, stop_reason, usage, failure.clone()).await;
-        Err(self.end_turn_early(Ending { reason: ending, error_message: failure }, usage).await)
+        Err(self.end_turn_early(RunEnding { reason: ending, error_message: failure }, usage).await)
     }
 
     async fn join_assistant(
@@ -253,7 +253,7 @@ impl RunTask {
     }
 
     /// The turn is complete; whether the run goes on is the boundary's question.
-    async fn end_turn(&mut self, message: &AssistantMessage) -> Result<(), Ending> {
+    async fn end_turn(&mut self, message: &AssistantMessage) -> Result<(), RunEnding> {
         let end = |run: &mut Self, core: &mut Core| {
             // A turn that was aborted closes input before its `turn_end`. (C8.5)
             let aborted = run.cancel.is_cancelled();
@@ -278,12 +278,12 @@ impl RunTask {
 
     /// Ends a turn that failed or was aborted and has no further message: input closes before
     /// `turn_end`. (C8.5)
-    async fn end_turn_early(&mut self, ending: Ending, usage: Usage) -> Ending {
+    async fn end_turn_early(&mut self, ending: RunEnding, usage: Usage) -> RunEnding {
         let reason = self.close(ending.reason);
         let stop_reason = stop_reason_of(reason);
         self.publish(EventKind::TurnEnd { turn: self.turn, stop_reason, usage }).await;
         self.unfinished.turn = false;
-        Ending { reason, ..ending }
+        RunEnding { reason, ..ending }
     }
 
     /// The calls that have begun and not ended. No other run is active, so they are this one's.
@@ -292,9 +292,9 @@ impl RunTask {
     }
 
     /// After a panic of the loop: closes what it had opened and pairs what it had not.
-    async fn tidy_up(&mut self, error: String) -> Ending {
+    async fn tidy_up(&mut self, error: String) -> RunEnding {
         tracing::error!(run = %self.id, error, "a run failed in the agent itself");
-        let ending = Ending { reason: self.close(EndReason::Error), error_message: Some(error) };
+        let ending = RunEnding { reason: self.close(EndReason::Error), error_message: Some(error) };
         if self.unfinished.message {
             let failure = ending.error_message.clone();
             self.join_assistant(Vec::new(), StopReason::Error, Usage::default(), failure).await;

@@ -23,7 +23,7 @@ const MAX_BLOCKS: usize = 10_000;
 /// The blocks so far.
 #[derive(Debug)]
 pub(crate) struct Answer {
-    blocks: Vec<Streamed>,
+    blocks: Vec<GrowingBlock>,
     /// Where the newest block of each of the model's numbers is.
     places: HashMap<u32, usize>,
     call_ids: HashSet<String>,
@@ -42,14 +42,14 @@ pub(crate) enum TooLong {
 }
 
 #[derive(Debug)]
-struct Streamed {
+struct GrowingBlock {
     block: Block,
     /// JSON text of a call's arguments so far.
     arguments: String,
 }
 
 #[derive(Clone, Copy, PartialEq)]
-enum Kind {
+enum BlockKind {
     Text,
     Thinking,
     ToolCall,
@@ -87,18 +87,18 @@ impl Answer {
     fn growth(&self, event: &ModelEvent) -> (usize, bool) {
         match event {
             ModelEvent::Text { index, delta } => {
-                (delta.len(), self.position(*index, Kind::Text).is_none())
+                (delta.len(), self.position(*index, BlockKind::Text).is_none())
             }
             ModelEvent::Thinking { index, delta } => {
-                (delta.len(), self.position(*index, Kind::Thinking).is_none())
+                (delta.len(), self.position(*index, BlockKind::Thinking).is_none())
             }
             ModelEvent::ThinkingSignature { index, signature } => {
-                let place = self.position(*index, Kind::Thinking);
+                let place = self.position(*index, BlockKind::Thinking);
                 let old = place.map_or(0, |place| self.signature_len(place));
                 (signature.len().saturating_sub(old), place.is_none())
             }
             ModelEvent::ToolCall { index, id, name, delta } => {
-                match self.position(*index, Kind::ToolCall) {
+                match self.position(*index, BlockKind::ToolCall) {
                     Some(_) => (delta.len(), false),
                     None => (id.len() + name.len() + delta.len(), true),
                 }
@@ -130,14 +130,14 @@ impl Answer {
     fn add(&mut self, event: ModelEvent) -> Option<EventKind> {
         match event {
             ModelEvent::Text { index, delta } => {
-                let (content_index, streamed) = self.grow(index, Kind::Text, &delta)?;
+                let (content_index, streamed) = self.grow(index, BlockKind::Text, &delta)?;
                 if let Block::Text { text } = &mut streamed.block {
                     text.push_str(&delta);
                 }
                 Some(EventKind::TextDelta { content_index, delta })
             }
             ModelEvent::Thinking { index, delta } => {
-                let (content_index, streamed) = self.grow(index, Kind::Thinking, &delta)?;
+                let (content_index, streamed) = self.grow(index, BlockKind::Thinking, &delta)?;
                 if let Block::Thinking { thinking, .. } = &mut streamed.block {
                     thinking.push_str(&delta);
                 }
@@ -150,7 +150,12 @@ impl Answer {
         }
     }
 
-    fn grow(&mut self, index: u32, kind: Kind, delta: &str) -> Option<(u32, &mut Streamed)> {
+    fn grow(
+        &mut self,
+        index: u32,
+        kind: BlockKind,
+        delta: &str,
+    ) -> Option<(u32, &mut GrowingBlock)> {
         (!delta.is_empty()).then(|| self.block(index, kind))
     }
 
@@ -158,7 +163,7 @@ impl Answer {
     /// delta, so that `contentIndex` stays the index of the block.
     fn sign(&mut self, index: u32, new: String) -> Option<EventKind> {
         let before = self.blocks.len();
-        let (content_index, streamed) = self.block(index, Kind::Thinking);
+        let (content_index, streamed) = self.block(index, BlockKind::Thinking);
         if let Block::Thinking { signature, .. } = &mut streamed.block {
             *signature = Some(new);
         }
@@ -167,7 +172,7 @@ impl Answer {
     }
 
     fn call_grew(&mut self, index: u32, id: &str, name: &str, delta: String) -> Option<EventKind> {
-        let position = match self.position(index, Kind::ToolCall) {
+        let position = match self.position(index, BlockKind::ToolCall) {
             // Pieces with nothing in them could be sent for ever.
             Some(_) if delta.is_empty() => return None,
             Some(position) => position,
@@ -185,21 +190,21 @@ impl Answer {
         Some(EventKind::ToolCallDelta { content_index, tool_call_id, tool_name, delta })
     }
 
-    fn block(&mut self, index: u32, kind: Kind) -> (u32, &mut Streamed) {
+    fn block(&mut self, index: u32, kind: BlockKind) -> (u32, &mut GrowingBlock) {
         let position = self.position(index, kind);
         let position = position.unwrap_or_else(|| self.open(index, empty(kind)));
         (position as u32, &mut self.blocks[position])
     }
 
     /// Where the block of that number is; a number that is reused for another kind is a new block.
-    fn position(&self, index: u32, kind: Kind) -> Option<usize> {
+    fn position(&self, index: u32, kind: BlockKind) -> Option<usize> {
         let position = *self.places.get(&index)?;
         (kind_of(&self.blocks[position].block) == kind).then_some(position)
     }
 
     fn open(&mut self, index: u32, block: Block) -> usize {
         self.places.insert(index, self.blocks.len());
-        self.blocks.push(Streamed { block, arguments: String::new() });
+        self.blocks.push(GrowingBlock { block, arguments: String::new() });
         self.blocks.len() - 1
     }
 
@@ -252,18 +257,18 @@ fn beginning(mut event: ModelEvent, room: usize) -> Option<ModelEvent> {
     }
 }
 
-fn empty(kind: Kind) -> Block {
+fn empty(kind: BlockKind) -> Block {
     match kind {
-        Kind::Thinking => Block::Thinking { thinking: String::new(), signature: None },
-        Kind::Text | Kind::ToolCall => Block::text(""),
+        BlockKind::Thinking => Block::Thinking { thinking: String::new(), signature: None },
+        BlockKind::Text | BlockKind::ToolCall => Block::text(""),
     }
 }
 
-fn kind_of(block: &Block) -> Kind {
+fn kind_of(block: &Block) -> BlockKind {
     match block {
-        Block::Text { .. } | Block::Image { .. } => Kind::Text,
-        Block::Thinking { .. } => Kind::Thinking,
-        Block::ToolCall(_) => Kind::ToolCall,
+        Block::Text { .. } | Block::Image { .. } => BlockKind::Text,
+        Block::Thinking { .. } => BlockKind::Thinking,
+        Block::ToolCall(_) => BlockKind::ToolCall,
     }
 }
 
@@ -316,17 +321,19 @@ mod tests {
     }
 
     /// What the state shows of a block, which knows no signatures and no parsed arguments.
-    fn shown(block: &Block) -> (Kind, String, String) {
+    fn shown(block: &Block) -> (BlockKind, String, String) {
         match block {
-            Block::Text { text } => (Kind::Text, String::new(), text.clone()),
-            Block::Thinking { thinking, .. } => (Kind::Thinking, String::new(), thinking.clone()),
+            Block::Text { text } => (BlockKind::Text, String::new(), text.clone()),
+            Block::Thinking { thinking, .. } => {
+                (BlockKind::Thinking, String::new(), thinking.clone())
+            }
             Block::ToolCall(call) => {
                 let arguments = match &call.arguments {
                     Value::String(text) => text.clone(),
                     Value::Object(fields) if fields.is_empty() => "{}".to_owned(),
                     other => other.to_string(),
                 };
-                (Kind::ToolCall, format!("{} {}", call.id, call.name), arguments)
+                (BlockKind::ToolCall, format!("{} {}", call.id, call.name), arguments)
             }
             Block::Image { .. } => unreachable!("no model event makes an image"),
         }

@@ -46,7 +46,7 @@ pub(crate) struct Delivery {
 }
 
 /// What whoever delivers has to do.
-pub(crate) enum Next {
+pub(crate) enum DeliveryStep {
     /// Tell these listeners, then say that it is [`delivered`](Feed::delivered).
     Deliver(Delivery, Listeners),
     /// Let another task deliver what is left. It is still tended.
@@ -122,17 +122,17 @@ impl Feed {
 
     /// What is next for whoever delivers up to that event. What comes after it is another task's
     /// work, so that nobody is kept by news that is not theirs.
-    pub(crate) fn next(&mut self, up_to: u64) -> Next {
+    pub(crate) fn next(&mut self, up_to: u64) -> DeliveryStep {
         if self.has_delivered(up_to) && self.waits() {
-            return Next::HandOver;
+            return DeliveryStep::HandOver;
         }
         match self.waiting.pop_front() {
             // The listeners of this moment: changes take effect from the next event. (C6.1)
-            Some(delivery) => Next::Deliver(delivery, self.listeners.clone()),
+            Some(delivery) => DeliveryStep::Deliver(delivery, self.listeners.clone()),
             None => {
                 // In one step with the look at the FIFO: nothing can be left untended.
                 self.delivering = false;
-                Next::Stop
+                DeliveryStep::Stop
             }
         }
     }

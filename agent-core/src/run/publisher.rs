@@ -17,7 +17,7 @@ use crate::{
     data::event::{Event, EventKind},
     run::{
         contain::{AgentId, as_code_of, catch_panic},
-        feed::{Delivery, Listener, ListenerError, Next},
+        feed::{Delivery, DeliveryStep, Listener, ListenerError},
         guarded::Core,
     },
     seam::{BoxFuture, cancel::CancelSignal},
@@ -116,12 +116,12 @@ impl Publisher {
             let (delivery, listeners) = {
                 let mut core = self.lock();
                 match core.feed.next(up_to) {
-                    Next::Deliver(delivery, listeners) => (delivery, listeners),
-                    Next::HandOver => {
+                    DeliveryStep::Deliver(delivery, listeners) => (delivery, listeners),
+                    DeliveryStep::HandOver => {
                         self.deliver_in_task();
                         break;
                     }
-                    Next::Stop => break,
+                    DeliveryStep::Stop => break,
                 }
             };
             for (_, listener) in listeners.iter() {

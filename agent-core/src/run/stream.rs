@@ -37,11 +37,11 @@ const SINK_CAPACITY: usize = 64;
 pub(crate) struct Answered {
     pub(crate) content: Vec<Block>,
     pub(crate) usage: Usage,
-    pub(crate) outcome: Outcome,
+    pub(crate) outcome: AnswerEnd,
 }
 
 /// How an answer ended.
-pub(crate) enum Outcome {
+pub(crate) enum AnswerEnd {
     Complete(StopReason),
     Aborted,
     Failed(String),
@@ -60,7 +60,7 @@ pub(crate) async fn answer(run: &mut RunTask) -> Result<Answered, Interrupted> {
     let mut failures = Failures::default();
     loop {
         let request = request(run).await?;
-        let mut asked = Asked::new(run, failures.usage);
+        let mut asked = Attempt::new(run, failures.usage);
         let error = match asked.stream(run, request).await {
             Streamed::Complete(end) if asked.is_answered(end) => {
                 return Ok(asked.complete(run, end).await);
@@ -69,22 +69,22 @@ pub(crate) async fn answer(run: &mut RunTask) -> Result<Answered, Interrupted> {
                 asked.usage.add(end.usage);
                 nothing_said(run, &asked.answer)
             }
-            Streamed::Aborted => return Ok(asked.cut(run, Outcome::Aborted).await),
+            Streamed::Aborted => return Ok(asked.cut(run, AnswerEnd::Aborted).await),
             // After any output nothing is retried: it has been published. (C5.9)
             Streamed::Failed(error) if asked.started => {
-                return Ok(asked.cut(run, Outcome::Failed(error.message)).await);
+                return Ok(asked.cut(run, AnswerEnd::Failed(error.message)).await);
             }
             Streamed::Failed(error) => error,
         };
         let delay = match failures.decide(run, &error) {
             RetryDecision::GiveUp(message) => {
-                return Ok(asked.cut(run, Outcome::Failed(message)).await);
+                return Ok(asked.cut(run, AnswerEnd::Failed(message)).await);
             }
             RetryDecision::Again(delay) => delay,
         };
         failures.usage = asked.usage;
         if !wait(run, failures.count(), delay, error.message).await {
-            return Ok(Asked::new(run, failures.usage).cut(run, Outcome::Aborted).await);
+            return Ok(Attempt::new(run, failures.usage).cut(run, AnswerEnd::Aborted).await);
         }
     }
 }
@@ -147,7 +147,7 @@ async fn wait(run: &mut RunTask, attempt: u32, delay: Duration, error: String) -
 }
 
 /// One request and what has come back so far.
-struct Asked {
+struct Attempt {
     answer: Answer,
     /// The `message_start` is published.
     started: bool,
@@ -161,10 +161,10 @@ enum Streamed {
     Failed(ModelError),
 }
 
-impl Asked {
+impl Attempt {
     fn new(run: &RunTask, usage: Usage) -> Self {
         let answer = Answer::new(run.settings.limits.max_answer_bytes);
-        Asked { answer, started: false, usage }
+        Attempt { answer, started: false, usage }
     }
 
     async fn stream(&mut self, run: &mut RunTask, request: ModelRequest) -> Streamed {
@@ -175,7 +175,7 @@ impl Asked {
         let mut silence = Silence::new(run.settings.limits.idle_timeout);
         loop {
             match next(&signal, &mut outputs, &mut silence).await {
-                Next::Output(ModelOutput::Event(event)) => {
+                Heard::Output(ModelOutput::Event(event)) => {
                     let (news, fits) = self.answer.take(event);
                     if let Some(kind) = news {
                         silence.broken();
@@ -186,11 +186,11 @@ impl Asked {
                         return Streamed::Failed(overlong(run, &too_long));
                     }
                 }
-                Next::Output(ModelOutput::End(Ok(end))) => return Streamed::Complete(end),
-                Next::Output(ModelOutput::End(Err(error))) => return Streamed::Failed(error),
-                Next::Aborted => return Streamed::Aborted,
-                Next::Stalled(limit) => return Streamed::Failed(stalled(limit)),
-                Next::Gone => return Streamed::Failed(gone()),
+                Heard::Output(ModelOutput::End(Ok(end))) => return Streamed::Complete(end),
+                Heard::Output(ModelOutput::End(Err(error))) => return Streamed::Failed(error),
+                Heard::Aborted => return Streamed::Aborted,
+                Heard::Stalled(limit) => return Streamed::Failed(stalled(limit)),
+                Heard::Gone => return Streamed::Failed(gone()),
             }
         }
     }
@@ -218,10 +218,10 @@ impl Asked {
             (_, true) => StopReason::ToolUse,
             (_, false) => StopReason::Stop,
         };
-        Answered { content, usage: self.usage, outcome: Outcome::Complete(stop_reason) }
+        Answered { content, usage: self.usage, outcome: AnswerEnd::Complete(stop_reason) }
     }
 
-    async fn cut(mut self, run: &mut RunTask, outcome: Outcome) -> Answered {
+    async fn cut(mut self, run: &mut RunTask, outcome: AnswerEnd) -> Answered {
         // Every `message_end` has a `message_start`, also when there was no text. (C3.3)
         self.start(run).await;
         let content = self.answer.finish_without_calls();
@@ -247,7 +247,7 @@ fn spawn(run: &RunTask, request: ModelRequest, events: mpsc::Sender<ModelOutput>
     })
 }
 
-enum Next {
+enum Heard {
     Output(ModelOutput),
     Aborted,
     Stalled(Duration),
@@ -277,21 +277,21 @@ async fn next(
     signal: &CancelSignal,
     outputs: &mut mpsc::Receiver<ModelOutput>,
     silence: &mut Silence,
-) -> Next {
+) -> Heard {
     if signal.is_cancelled() {
-        return Next::Aborted;
+        return Heard::Aborted;
     }
     if let Ok(output) = outputs.try_recv() {
         // No timer for a model that is ahead of us, but others get their turn.
         tokio::task::consume_budget().await;
-        return Next::Output(output);
+        return Heard::Output(output);
     }
     let begun = Instant::now();
     let next = tokio::select! {
         biased;
-        () = signal.cancelled() => Next::Aborted,
-        output = outputs.recv() => output.map_or(Next::Gone, Next::Output),
-        () = sleep(silence.left) => Next::Stalled(silence.limit),
+        () = signal.cancelled() => Heard::Aborted,
+        output = outputs.recv() => output.map_or(Heard::Gone, Heard::Output),
+        () = sleep(silence.left) => Heard::Stalled(silence.limit),
     };
     silence.left = silence.left.saturating_sub(begun.elapsed());
     next

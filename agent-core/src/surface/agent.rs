@@ -28,7 +28,7 @@ use crate::{
     surface::{
         error::{Busy, ContinueError, SubmitError, WaitError, WrongRun},
         handle::RunHandle,
-        intake::{Accepted, Disposition, Intent, OnBusy, Place},
+        intake::{Accepted, Disposition, InputPlace, Intent, OnBusy},
     },
 };
 
@@ -117,8 +117,8 @@ impl Agent {
         self.publisher.step(|core| {
             let place = core.place(intent)?;
             match place {
-                Place::NewRun => Ok(self.start_with_input(core, input)),
-                Place::Queue(queue) => core.push(queue, input),
+                InputPlace::NewRun => Ok(self.start_with_input(core, input)),
+                InputPlace::Queue(queue) => core.push(queue, input),
             }
         })
     }

@@ -98,27 +98,27 @@ pub enum Disposition {
 }
 
 /// Where input goes.
-pub(crate) enum Place {
+pub(crate) enum InputPlace {
     NewRun,
     Queue(QueueKind),
 }
 
 impl Core {
-    pub(crate) fn place(&self, intent: Intent) -> Result<Place, SubmitError> {
+    pub(crate) fn place(&self, intent: Intent) -> Result<InputPlace, SubmitError> {
         match intent {
             Intent::Prompt { on_busy } => {
-                let Some(active) = self.slot.active() else { return Ok(Place::NewRun) };
+                let Some(active) = self.slot.active() else { return Ok(InputPlace::NewRun) };
                 let open = self.slot.accepting().is_some();
                 match on_busy {
-                    OnBusy::Steer if open => Ok(Place::Queue(QueueKind::Steering)),
-                    OnBusy::FollowUp if open => Ok(Place::Queue(QueueKind::FollowUp)),
+                    OnBusy::Steer if open => Ok(InputPlace::Queue(QueueKind::Steering)),
+                    OnBusy::FollowUp if open => Ok(InputPlace::Queue(QueueKind::FollowUp)),
                     _ => Err(Busy { run_id: active }.into()),
                 }
             }
             Intent::Queue { queue, expected_run_id, when_idle } => {
                 self.expect(expected_run_id)?;
                 if self.slot.accepting().is_some() {
-                    return Ok(Place::Queue(queue));
+                    return Ok(InputPlace::Queue(queue));
                 }
                 // Held or prompted, it would land in another run than the one that was meant. (C8.8)
                 if expected_run_id.is_some() {
@@ -126,10 +126,10 @@ impl Core {
                 }
                 match when_idle.unwrap_or(self.settings.when_idle.into()) {
                     NoRun::Reject => Err(SubmitError::NotRunning),
-                    NoRun::Hold => Ok(Place::Queue(queue)),
+                    NoRun::Hold => Ok(InputPlace::Queue(queue)),
                     NoRun::Prompt => match self.slot.active() {
                         Some(active) => Err(Busy { run_id: active }.into()),
-                        None => Ok(Place::NewRun),
+                        None => Ok(InputPlace::NewRun),
                     },
                 }
             }

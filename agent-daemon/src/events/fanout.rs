@@ -75,7 +75,7 @@ impl Backlog {
 pub(crate) struct ReaderId(u64);
 
 /// What a reader took.
-pub(crate) struct Taken {
+pub(crate) struct Portion {
     pub(crate) entries: Vec<Arc<Entry>>,
     /// The reader has passed everything up to this number.
     pub(crate) passed: u64,
@@ -258,7 +258,7 @@ impl EventLog {
     }
 
     /// Takes what a reader has not had yet, about `max_bytes` of it.
-    pub(crate) fn take(&self, id: ReaderId, max_bytes: usize) -> Taken {
+    pub(crate) fn take(&self, id: ReaderId, max_bytes: usize) -> Portion {
         let mut log = self.lock();
         let taken = log.take(id, max_bytes);
         log.trim(&self.policy);
@@ -408,8 +408,8 @@ impl Entries {
         }
     }
 
-    fn take(&mut self, id: ReaderId, max_bytes: usize) -> Taken {
-        let nothing = |passed, then| Taken { entries: Vec::new(), passed, then };
+    fn take(&mut self, id: ReaderId, max_bytes: usize) -> Portion {
+        let nothing = |passed, then| Portion { entries: Vec::new(), passed, then };
         let Some(reader) = self.readers.get(&id) else { return nothing(u64::MAX, Next::Wait) };
         if reader.lost {
             return nothing(reader.cursor, Next::Lagged);
@@ -437,7 +437,7 @@ impl Entries {
             reader.cursor = cursor;
             reader.set_waiting(reader.waiting - burden);
         }
-        Taken { entries, passed: cursor, then }
+        Portion { entries, passed: cursor, then }
     }
 }
 

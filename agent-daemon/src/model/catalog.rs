@@ -25,12 +25,12 @@ use super::{
 
 /// The models by provider.
 pub struct ModelCatalog {
-    providers: BTreeMap<String, Entry>,
+    providers: BTreeMap<String, CatalogEntry>,
     http: Arc<Http>,
 }
 
 /// One provider, usable or not.
-struct Entry {
+struct CatalogEntry {
     config: ProviderConfig,
     /// Made from the environment, without a list of models.
     is_implicit: bool,
@@ -99,14 +99,14 @@ impl ModelCatalog {
         for (name, config) in configured {
             let setting = format!("base_url of [providers.{name}]");
             let provider = usable_name(&name).and_then(|()| usable(&name, &config, setting));
-            providers.insert(name, Entry { config, is_implicit: false, provider });
+            providers.insert(name, CatalogEntry { config, is_implicit: false, provider });
         }
         for implicit in &IMPLICIT {
             if let Some(config) = implicit.config(env) {
                 providers.entry(implicit.name.to_owned()).or_insert_with(|| {
                     let setting = implicit.address.to_owned();
                     let provider = usable(implicit.name, &config, setting);
-                    Entry { config, is_implicit: true, provider }
+                    CatalogEntry { config, is_implicit: true, provider }
                 });
             }
         }
@@ -224,7 +224,7 @@ impl ModelCatalog {
     }
 }
 
-impl Entry {
+impl CatalogEntry {
     /// What is known of a model.
     fn model(&self, id: &str) -> Result<ModelConfig, String> {
         if self.config.models.is_empty() {

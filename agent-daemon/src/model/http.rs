@@ -17,7 +17,7 @@ use super::proxy::{Proxies, Proxy, Route};
 
 /// Why a request came to nothing, before or in its answer.
 #[derive(Debug)]
-pub(super) enum Interrupted {
+pub(super) enum Interruption {
     /// No connection, or it was lost.
     Lost(reqwest::Error),
     /// Nothing arrived for this long.
@@ -74,13 +74,13 @@ impl Http {
         url: &Url,
         headers: HeaderMap,
         body: Vec<u8>,
-    ) -> Result<Answer, Interrupted> {
-        let client = self.client(url).await.map_err(Interrupted::Lost)?;
+    ) -> Result<HttpAnswer, Interruption> {
+        let client = self.client(url).await.map_err(Interruption::Lost)?;
         let sent = client.post(url.clone()).headers(headers).body(body).send();
         match timeout(self.idle_timeout, sent).await {
-            Ok(Ok(response)) => Ok(Answer { response }),
-            Ok(Err(error)) => Err(Interrupted::Lost(error.without_url())),
-            Err(_) => Err(Interrupted::Stalled(self.idle_timeout)),
+            Ok(Ok(response)) => Ok(HttpAnswer { response }),
+            Ok(Err(error)) => Err(Interruption::Lost(error.without_url())),
+            Err(_) => Err(Interruption::Stalled(self.idle_timeout)),
         }
     }
 
@@ -141,11 +141,11 @@ impl Http {
 
 /// An answer whose head has arrived.
 #[derive(Debug)]
-pub(super) struct Answer {
+pub(super) struct HttpAnswer {
     response: Response,
 }
 
-impl Answer {
+impl HttpAnswer {
     pub(super) fn status(&self) -> reqwest::StatusCode {
         self.response.status()
     }
@@ -162,11 +162,11 @@ impl Answer {
     }
 
     /// The next piece of the body; none at its end.
-    pub(super) async fn piece(&mut self, limit: Duration) -> Result<Option<Vec<u8>>, Interrupted> {
+    pub(super) async fn piece(&mut self, limit: Duration) -> Result<Option<Vec<u8>>, Interruption> {
         match timeout(limit, self.response.chunk()).await {
             Ok(Ok(piece)) => Ok(piece.map(Vec::from)),
-            Ok(Err(error)) => Err(Interrupted::Lost(error.without_url())),
-            Err(_) => Err(Interrupted::Stalled(limit)),
+            Ok(Err(error)) => Err(Interruption::Lost(error.without_url())),
+            Err(_) => Err(Interruption::Stalled(limit)),
         }
     }
 

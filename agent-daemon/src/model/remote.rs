@@ -15,7 +15,7 @@ use super::{
     answer_stream::AnswerStream,
     body::{Body, without_blanks},
     failure::Asked,
-    http::{Answer, Http, Interrupted},
+    http::{Http, HttpAnswer, Interruption},
     model_config::ModelConfig,
     patience::{AFTERMATH, Patience},
     provider::Provider,
@@ -105,12 +105,12 @@ impl RemoteModel {
         let limit = patience.limit();
         let piece = match limit.is_zero() {
             // Bytes that are there already would be read all the same.
-            true => Err(Interrupted::Mute(patience.longest())),
+            true => Err(Interruption::Mute(patience.longest())),
             false => answer.piece(limit).await,
         };
         piece.map_err(|failure| match failure {
-            Interrupted::Stalled(_) if limit < self.http.idle_timeout => {
-                self.interrupted(Interrupted::Mute(patience.longest()), answering)
+            Interruption::Stalled(_) if limit < self.http.idle_timeout => {
+                self.interrupted(Interruption::Mute(patience.longest()), answering)
             }
             failure => self.interrupted(failure, answering),
         })
@@ -242,18 +242,18 @@ impl RemoteModel {
         Asked { name: &self.name, provider: &self.provider, proxy }
     }
 
-    fn interrupted(&self, failure: Interrupted, answering: bool) -> ModelError {
+    fn interrupted(&self, failure: Interruption, answering: bool) -> ModelError {
         match failure {
-            Interrupted::Lost(error) => self.asked().lost(&error, answering),
-            Interrupted::Stalled(limit) => self.asked().stalled("nothing arrived from", limit),
-            Interrupted::Mute(limit) => self.asked().stalled("not a word arrived from", limit),
+            Interruption::Lost(error) => self.asked().lost(&error, answering),
+            Interruption::Stalled(limit) => self.asked().stalled("nothing arrived from", limit),
+            Interruption::Mute(limit) => self.asked().stalled("not a word arrived from", limit),
         }
     }
 }
 
 /// An answer that is being read.
 struct Reading {
-    answer: Answer,
+    answer: HttpAnswer,
     patience: Patience,
     /// What has been read to see what it is.
     beginning: Vec<u8>,

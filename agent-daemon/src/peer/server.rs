@@ -21,7 +21,7 @@ use crate::{events::policy::SlowReaderPolicy, peer::strangers::Strangers};
 
 /// The bounds on every connection. The defaults are the protocol's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct ServerLimits {
     /// A longer message is skipped (W1.3).
     pub max_message_bytes: usize,
     /// The same, while the peer has not shown the token that it needs.
@@ -41,24 +41,28 @@ pub struct Limits {
     pub strangers: usize,
 }
 
-impl Limits {
+impl ServerLimits {
     /// The defaults, or less: at least half of so many descriptors, or 512, are kept back for tools,
     /// models and files. A connection may need two, a stranger three.
     pub(crate) fn within(descriptors: u64) -> Self {
         let kept_back = (descriptors / 2).min(512);
         let at_most =
             |wanted: usize, count: u64| usize::try_from(count).unwrap_or(wanted).min(wanted);
-        let limits = Limits::default();
+        let limits = ServerLimits::default();
         let for_peers = descriptors - kept_back;
         let strangers = at_most(limits.strangers, for_peers / 16).max(1);
         let connections = (for_peers.saturating_sub(3 * strangers as u64)) / 2;
-        Limits { connections: at_most(limits.connections, connections).max(1), strangers, ..limits }
+        ServerLimits {
+            connections: at_most(limits.connections, connections).max(1),
+            strangers,
+            ..limits
+        }
     }
 }
 
-impl Default for Limits {
+impl Default for ServerLimits {
     fn default() -> Self {
-        Limits {
+        ServerLimits {
             max_message_bytes: 32 << 20,
             unauthorized_message_bytes: 64 << 10,
             authorization: Duration::from_secs(5),
@@ -74,7 +78,7 @@ impl Default for Limits {
 /// What all connections share.
 pub struct Server {
     pub(crate) methods: Methods,
-    pub(crate) limits: Limits,
+    pub(crate) limits: ServerLimits,
     pub(crate) token: Option<Token>,
     pub(crate) strangers: Arc<Strangers>,
     places: Arc<Semaphore>,
@@ -89,7 +93,11 @@ pub struct Server {
 impl Server {
     /// A server of these methods. Peers over TCP or WebSocket need the token; without one nobody
     /// gets in that way.
-    pub fn new(methods: impl Into<Methods>, limits: Limits, token: Option<Token>) -> Arc<Self> {
+    pub fn new(
+        methods: impl Into<Methods>,
+        limits: ServerLimits,
+        token: Option<Token>,
+    ) -> Arc<Self> {
         Arc::new(Server {
             methods: methods.into(),
             limits,
@@ -159,7 +167,7 @@ mod tests {
             (4_096, 1_024, 64),
             (1 << 20, 1_024, 64),
         ] {
-            let limits = Limits::within(descriptors);
+            let limits = ServerLimits::within(descriptors);
             assert_eq!((limits.connections, limits.strangers), (connections, strangers));
             let used = 2 * connections as u64 + 3 * strangers as u64;
             assert!(descriptors < 8 || used <= descriptors - (descriptors / 2).min(512));

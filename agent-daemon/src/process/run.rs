@@ -24,7 +24,7 @@ use crate::{
     model::ModelCatalog,
     peer::{
         connection::{Connection, Ending},
-        server::{Limits, Server},
+        server::{Server, ServerLimits},
     },
     process::parent,
     sessions::{
@@ -102,9 +102,9 @@ pub(super) async fn run(
     let acceptors = listen(&configuration).await?;
     let stdio = if configuration.stdio { Some(Stdio::take()?) } else { None };
 
-    let limits = Limits {
+    let limits = ServerLimits {
         max_message_bytes: configuration.limits.max_message_bytes as usize,
-        ..Limits::within(descriptors::limit())
+        ..ServerLimits::within(descriptors::limit())
     };
     let blueprint = Blueprint { catalog: Arc::new(catalog), model, tools: None, configuration };
     let daemon = Arc::new(Daemon::new(blueprint));

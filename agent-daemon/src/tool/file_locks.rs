@@ -24,7 +24,7 @@ type FileLock = tokio::sync::Mutex<()>;
 
 /// A call's turn at a file. It belongs inside the work: a call that is dropped while its thread still
 /// writes must not let the next one in.
-pub(super) type Turn = OwnedMutexGuard<()>;
+pub(super) type FileTurn = OwnedMutexGuard<()>;
 
 static LOCKS: LazyLock<Mutex<HashMap<PathBuf, Weak<FileLock>>>> = LazyLock::new(Mutex::default);
 
@@ -37,7 +37,7 @@ pub(super) async fn turn(
     workspace: &Arc<Workspace>,
     path: &str,
     signal: &CancelSignal,
-) -> Result<(Target, Turn), ToolError> {
+) -> Result<(Target, FileTurn), ToolError> {
     // Where a path leads is found on another thread, which takes any time; nobody may overtake.
     let queueing = workspace.queueing.lock().await;
     let (at, path) = (workspace.clone(), path.to_owned());
@@ -55,7 +55,7 @@ pub(super) async fn turn(
 
 /// Waits for the file's turn as a call does that knows already where its path leads.
 #[cfg(test)]
-pub(super) async fn lock(path: &Path) -> Turn {
+pub(super) async fn lock(path: &Path) -> FileTurn {
     lock_of(path).lock_owned().await
 }
 

@@ -59,12 +59,12 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 pub(crate) struct UnixSocket {
     path: PathBuf,
     tally: Tally,
-    kept: Mutex<Kept>,
+    kept: Mutex<Binding>,
 }
 
 /// What a socket is in the file system, for now.
 #[derive(Debug)]
-struct Kept {
+struct Binding {
     bound: Arc<Bound>,
     lock: Lock,
     looked: Instant,
@@ -96,7 +96,7 @@ impl UnixSocket {
         make_private_directory(directory)?;
         let lock = Lock::take(&path)?;
         let bound = Bound::new(&path)?.into();
-        let kept = Kept { bound, lock, looked: Instant::now(), is_missing: false };
+        let kept = Binding { bound, lock, looked: Instant::now(), is_missing: false };
         Ok(UnixSocket { path, tally: Tally::default(), kept: kept.into() })
     }
 
@@ -148,7 +148,7 @@ impl UnixSocket {
     }
 }
 
-impl Kept {
+impl Binding {
     fn bind_again(&mut self, path: &Path) -> Result<(), UnixSocketError> {
         self.is_missing = true;
         let directory = path.parent().unwrap_or(Path::new("/"));

@@ -11,14 +11,14 @@ use crate::model::{stream_failure::StreamFailure, wire_format::MOST_CALLS};
 
 /// The calls of one answer so far.
 #[derive(Debug, Default)]
-pub(super) struct Calls {
-    calls: Vec<Call>,
+pub(super) struct StreamedCalls {
+    calls: Vec<StreamedCall>,
     /// The size of all arguments.
     size: usize,
 }
 
 #[derive(Debug, Default)]
-struct Call {
+struct StreamedCall {
     index: Option<i64>,
     id: String,
     name: String,
@@ -28,7 +28,7 @@ struct Call {
 }
 
 /// One entry of `tool_calls`.
-struct Piece<'a> {
+struct CallPiece<'a> {
     index: Option<i64>,
     id: &'a str,
     name: &'a str,
@@ -38,7 +38,7 @@ struct Piece<'a> {
 /// Arguments above this are a runaway.
 const LARGEST_ARGUMENTS: usize = 32 * 1024 * 1024;
 
-impl Calls {
+impl StreamedCalls {
     pub(super) fn is_empty(&self) -> bool {
         self.calls.is_empty()
     }
@@ -56,7 +56,7 @@ impl Calls {
         mut next_block: impl FnMut() -> u32,
         events: &mut Vec<ModelEvent>,
     ) -> Result<usize, StreamFailure> {
-        let piece = Piece::new(entry);
+        let piece = CallPiece::new(entry);
         self.size += piece.arguments.len();
         if self.size > LARGEST_ARGUMENTS {
             return Err(malformed(format!("arguments of more than {LARGEST_ARGUMENTS} bytes")));
@@ -67,7 +67,7 @@ impl Calls {
                 return Err(malformed(format!("more than {MOST_CALLS} tool calls in one answer")));
             }
             None => {
-                self.calls.push(Call { index: piece.index, ..Call::default() });
+                self.calls.push(StreamedCall { index: piece.index, ..StreamedCall::default() });
                 self.calls.len() - 1
             }
         };
@@ -93,7 +93,7 @@ impl Calls {
     }
 
     /// Where the piece belongs; none if it begins a call.
-    fn find(&self, piece: &Piece<'_>) -> Option<usize> {
+    fn find(&self, piece: &CallPiece<'_>) -> Option<usize> {
         let by_index = || self.calls.iter().rposition(|call| call.index == piece.index);
         match (piece.index, piece.id) {
             (Some(_), "") => by_index().filter(|slot| !self.begins_another(*slot, piece)),
@@ -109,13 +109,13 @@ impl Calls {
         }
     }
 
-    fn continues(&self, slot: usize, piece: &Piece<'_>) -> bool {
+    fn continues(&self, slot: usize, piece: &CallPiece<'_>) -> bool {
         piece.name.is_empty() || self.calls[slot].name.is_empty()
     }
 
     /// A piece with a name and no id, on a call that is complete already: a server that numbers
     /// every call 0. (Others repeat the name in every piece of one call.)
-    fn begins_another(&self, slot: usize, piece: &Piece<'_>) -> bool {
+    fn begins_another(&self, slot: usize, piece: &CallPiece<'_>) -> bool {
         let call = &self.calls[slot];
         !piece.name.is_empty()
             && !call.name.is_empty()
@@ -132,7 +132,7 @@ impl Calls {
     }
 }
 
-impl Call {
+impl StreamedCall {
     fn event(&self, delta: String) -> ModelEvent {
         ModelEvent::ToolCall {
             index: self.block.unwrap_or_default(),
@@ -143,7 +143,7 @@ impl Call {
     }
 }
 
-impl<'a> Piece<'a> {
+impl<'a> CallPiece<'a> {
     fn new(entry: &'a Value) -> Self {
         let function = entry.get("function").unwrap_or(entry);
         let text = |value: &'a Value, key: &str| value.get(key).and_then(Value::as_str);
@@ -152,7 +152,7 @@ impl<'a> Piece<'a> {
             None | Some(Value::Null) => String::new(),
             Some(object) => object.to_string(),
         };
-        Piece {
+        CallPiece {
             index: entry.get("index").and_then(Value::as_i64),
             id: text(entry, "id").unwrap_or_default(),
             name: text(function, "name").unwrap_or_default(),
@@ -179,7 +179,7 @@ mod tests {
 
     /// The calls that come of some pieces: `block id name arguments`, then the failure.
     fn story(pieces: &[Value]) -> String {
-        let mut calls = Calls::default();
+        let mut calls = StreamedCalls::default();
         let mut events = Vec::new();
         let mut blocks = 0;
         let mut outcome = Ok(());

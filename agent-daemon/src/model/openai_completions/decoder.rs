@@ -3,7 +3,7 @@
 use agent_core::{ModelEnd, ModelEvent, StopReason, Usage};
 use serde_json::Value;
 
-use super::{calls::Calls, proofs::Proofs, request::REASONING_FIELDS};
+use super::{calls::StreamedCalls, proofs::Proofs, request::REASONING_FIELDS};
 use crate::model::{
     reported::Reported,
     stream_failure::StreamFailure,
@@ -13,7 +13,7 @@ use crate::model::{
 /// The state of one answer.
 #[derive(Debug, Default)]
 pub(super) struct CompletionsDecoder {
-    calls: Calls,
+    calls: StreamedCalls,
     /// The only call came as a `function_call`.
     is_legacy: bool,
     proofs: Proofs,

@@ -23,7 +23,7 @@ use super::*;
 use crate::{
     events::{fanout::tests::Feed, policy::SlowReaderPolicy},
     methods::params::parse,
-    peer::server::Limits,
+    peer::server::ServerLimits,
     transport::{tcp::TCP, unix::UNIX},
 };
 
@@ -112,7 +112,7 @@ struct Peer {
 /// What a test wants to be otherwise.
 struct Setup {
     transport: &'static Transport,
-    limits: Limits,
+    limits: ServerLimits,
     log: SlowReaderPolicy,
     pipe_bytes: usize,
 }
@@ -121,7 +121,7 @@ impl Default for Setup {
     fn default() -> Self {
         Setup {
             transport: &UNIX,
-            limits: Limits { max_message_bytes: 1000, ..Limits::default() },
+            limits: ServerLimits { max_message_bytes: 1000, ..ServerLimits::default() },
             log: SlowReaderPolicy::default(),
             pipe_bytes: 64 * 1024,
         }

@@ -7,7 +7,7 @@ use rustix::process::Pid;
 
 /// What the processes of a command have come to.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Activity {
+pub(super) struct CommandActivity {
     /// Processor time, in clock ticks, with that of children that have ended.
     pub(super) ticks: u64,
     /// Nanoseconds on a processor of those that live, and their numbers: one that works a little now
@@ -22,7 +22,7 @@ pub(super) struct Activity {
 }
 
 /// Looks at what descends from `root`, and at its group; none where there is no `/proc`.
-pub(super) fn look(root: Pid) -> Option<Activity> {
+pub(super) fn look(root: Pid) -> Option<CommandActivity> {
     let root = root.as_raw_nonzero().get();
     let mut all = Vec::new();
     for entry in std::fs::read_dir("/proc").ok()?.flatten() {
@@ -65,8 +65,8 @@ fn gather(
     all: &[Process],
     reads_its_output: impl Fn(i32) -> bool,
     nanoseconds: impl Fn(i32) -> u64,
-) -> Activity {
-    let mut activity = Activity::default();
+) -> CommandActivity {
+    let mut activity = CommandActivity::default();
     let is_first = |process: &&Process| process.pid == root || process.group == root;
     let mut open: Vec<&Process> = all.iter().filter(is_first).collect();
     let mut seen: Vec<i32> = open.iter().map(|process| process.pid).collect();
@@ -184,8 +184,12 @@ mod tests {
         let activity = gather(5, &all, |_| false, |pid| u64::from(pid == 6) * 17);
         let vi = Some("vi".to_owned());
         let fine = vec![(6, 17), (7, 0), (8, 0)];
-        let expected =
-            Activity { ticks: 11_112, fine, wants_terminal: vi.clone(), stopped: vi.clone() };
+        let expected = CommandActivity {
+            ticks: 11_112,
+            fine,
+            wants_terminal: vi.clone(),
+            stopped: vi.clone(),
+        };
         assert_eq!(activity, expected);
         // In the foreground it was stopped by someone, and does not want the terminal.
         let foreground = process("7 (vi) T 5 7 7 34816 7 0 0 0 0 0 0 0 0 0");

@@ -23,7 +23,7 @@ use rustix::process::{Pid, Signal};
 use tokio::process::Child;
 
 use super::{
-    process_tree::{self, Snapshot},
+    process_tree::{self, ProcessSnapshot},
     processes::LOOK,
     supervisor::{own_program, take_signals, wake_when_orphaned},
 };
@@ -78,7 +78,7 @@ impl Drop for Listed {
 }
 
 /// Kills what came to us from supervisors that were killed. `false` if there was nothing.
-pub(super) fn kill_orphans(now: &Snapshot) -> bool {
+pub(super) fn kill_orphans(now: &ProcessSnapshot) -> bool {
     let list = list();
     let Some(List { supervisors, guard }) = &*list else { return false };
     let guard = guard.as_ref().map(Pid::from_child);
@@ -147,7 +147,7 @@ pub(super) fn guard() -> i32 {
     for line in io::stdin().lock().lines().map_while(Result::ok) {
         let number = |digits: &str| Pid::from_raw(digits.parse().ok()?);
         if let Some(pid) = line.strip_prefix('+').and_then(number) {
-            supervisors.insert(pid, Seen::Something);
+            supervisors.insert(pid, SeenProcess::Something);
         } else if let Some(pid) = line.strip_prefix('-').and_then(number) {
             supervisors.remove(&pid);
         }
@@ -155,7 +155,7 @@ pub(super) fn guard() -> i32 {
     let begin = Instant::now();
     while !supervisors.is_empty() && begin.elapsed() < GIVE_UP {
         // One for all of them: there can be many, and each takes a while.
-        let now = Snapshot::take();
+        let now = ProcessSnapshot::take();
         supervisors.retain(|supervisor, seen| kill_all(&now, *supervisor, seen));
         std::thread::sleep(LOOK);
     }
@@ -163,20 +163,20 @@ pub(super) fn guard() -> i32 {
 }
 
 /// What a supervisor watched when it was last looked at.
-enum Seen {
+enum SeenProcess {
     Something,
     Nothing,
 }
 
 /// Kills what a supervisor watches, and the supervisor last: as long as it is there, even stopped,
 /// all of it descends from it. `false` if there was nothing.
-fn kill_all(now: &Snapshot, supervisor: Pid, seen: &mut Seen) -> bool {
+fn kill_all(now: &ProcessSnapshot, supervisor: Pid, seen: &mut SeenProcess) -> bool {
     if now.signal_descendants(supervisor, Signal::KILL) {
-        *seen = Seen::Something;
+        *seen = SeenProcess::Something;
         return true;
     }
     // Only the second time, since a snapshot does not show what lost its parent while it was taken.
-    if let Seen::Something = std::mem::replace(seen, Seen::Nothing) {
+    if let SeenProcess::Something = std::mem::replace(seen, SeenProcess::Nothing) {
         return true;
     }
     // One that has only just begun does not lead its session yet, and will start its command.

@@ -26,7 +26,7 @@ use super::{
     workspace::Workspace,
 };
 use output::Output;
-use processes::{Ending, Launch, Processes};
+use processes::{CommandEnding, Launch, Processes};
 use run::{Cause, Patience, Ran};
 use stall::Standstill;
 
@@ -279,9 +279,9 @@ fn report(ran: Ran, gone: Option<&Path>) -> Result<ToolOutput, ToolError> {
         text.push(']');
     }
     let output = ToolOutput::text(text).with_details(json!({
-        "exitCode": match ran.ending { Some(Ending::Exited(code)) => Some(code), _ => None },
+        "exitCode": match ran.ending { Some(CommandEnding::Exited(code)) => Some(code), _ => None },
         "signal": match ran.ending {
-            Some(Ending::Signalled(number)) => Some(signal_name::of(number)),
+            Some(CommandEnding::Signalled(number)) => Some(signal_name::of(number)),
             _ => None,
         },
         "timedOut": matches!(ran.cause, Some(Cause::TimedOut(_))),
@@ -318,19 +318,21 @@ fn why(cause: &Cause) -> String {
 }
 
 /// How a command ended, if not well.
-fn describe(ending: Ending) -> Option<String> {
+fn describe(ending: CommandEnding) -> Option<String> {
     match ending {
-        Ending::Exited(0) => None,
+        CommandEnding::Exited(0) => None,
         // A shell's way to say that what it ran was ended by a signal.
-        Ending::Exited(code @ 129..=192) => Some(format!(
+        CommandEnding::Exited(code @ 129..=192) => Some(format!(
             "Exit code {code}: something in it was ended by {}.",
             signal_name::of(code - 128)
         )),
-        Ending::Exited(code) => Some(format!("Exit code {code}.")),
-        Ending::Signalled(number) => {
+        CommandEnding::Exited(code) => Some(format!("Exit code {code}.")),
+        CommandEnding::Signalled(number) => {
             Some(format!("The command was ended by {}.", signal_name::of(number)))
         }
-        Ending::Lost => Some("The command was killed, with the process that watched it.".into()),
+        CommandEnding::Lost => {
+            Some("The command was killed, with the process that watched it.".into())
+        }
     }
 }
 
@@ -385,13 +387,16 @@ mod tests {
     #[test]
     fn an_end_is_told() {
         let cases = [
-            (Ending::Exited(0), None),
-            (Ending::Exited(1), Some("Exit code 1.")),
-            (Ending::Exited(128), Some("Exit code 128.")),
-            (Ending::Exited(137), Some("Exit code 137: something in it was ended by SIGKILL.")),
-            (Ending::Exited(255), Some("Exit code 255.")),
-            (Ending::Signalled(15), Some("The command was ended by SIGTERM.")),
-            (Ending::Signalled(40), Some("The command was ended by signal 40.")),
+            (CommandEnding::Exited(0), None),
+            (CommandEnding::Exited(1), Some("Exit code 1.")),
+            (CommandEnding::Exited(128), Some("Exit code 128.")),
+            (
+                CommandEnding::Exited(137),
+                Some("Exit code 137: something in it was ended by SIGKILL."),
+            ),
+            (CommandEnding::Exited(255), Some("Exit code 255.")),
+            (CommandEnding::Signalled(15), Some("The command was ended by SIGTERM.")),
+            (CommandEnding::Signalled(40), Some("The command was ended by signal 40.")),
         ];
         for (ending, told) in cases {
             assert_eq!(describe(ending).as_deref(), told);

@@ -14,15 +14,15 @@ struct Descendant {
 }
 
 /// The processes that there were when this was taken.
-pub(super) struct Snapshot {
+pub(super) struct ProcessSnapshot {
     #[cfg(target_os = "linux")]
     processes: Vec<(Stat, Pid)>,
 }
 
-impl Snapshot {
+impl ProcessSnapshot {
     /// Takes one. Elsewhere than on Linux it is empty.
     pub(super) fn take() -> Self {
-        Snapshot {
+        ProcessSnapshot {
             #[cfg(target_os = "linux")]
             processes: all_processes().collect(),
         }
@@ -142,9 +142,9 @@ impl Snapshot {
     }
 }
 
-/// Sends a signal to everything that descends from `root` now, as [`Snapshot`] does.
+/// Sends a signal to everything that descends from `root` now, as [`ProcessSnapshot`] does.
 pub(super) fn signal_descendants(root: Pid, signal: Signal) -> bool {
-    Snapshot::take().signal_descendants(root, signal)
+    ProcessSnapshot::take().signal_descendants(root, signal)
 }
 
 /// What loses its parent becomes a child of this process from now on, if that is its nearest
@@ -274,7 +274,7 @@ mod tests {
         let number = |text: &str| Pid::from_raw(text.parse().unwrap()).unwrap();
         let (child, root) = line.trim().split_once(' ').unwrap();
         let (child, root) = (number(child), number(root));
-        let now = Snapshot::take();
+        let now = ProcessSnapshot::take();
         let found = [now.descendants(root), now.descendants(child)];
         assert!(is_our_child(root) && !is_our_child(child));
         assert!(signal_descendants(root, Signal::KILL));

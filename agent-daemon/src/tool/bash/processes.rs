@@ -37,7 +37,7 @@ pub(super) struct Launch<'a> {
 
 /// How a command ended.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Ending {
+pub(super) enum CommandEnding {
     /// With an exit code.
     Exited(i32),
     /// By a signal.
@@ -48,9 +48,9 @@ pub(super) enum Ending {
 
 /// What can happen to the processes of a command.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Change {
+pub(super) enum ProcessChange {
     /// The command itself has ended; what it started may still run.
-    Ended(Ending),
+    Ended(CommandEnding),
     /// Nothing runs any more. Always the last change.
     Gone,
 }
@@ -77,7 +77,7 @@ impl Processes {
     }
 
     /// Waits for the next change. Safe to drop and call again.
-    pub(super) async fn change(&mut self) -> Change {
+    pub(super) async fn change(&mut self) -> ProcessChange {
         match self {
             Processes::Supervised(supervised) => supervised.change().await,
             Processes::Grouped(grouped) => grouped.change().await,
@@ -134,17 +134,17 @@ impl Grouped {
         Ok(Grouped { leader, group, ended: false, gone: false })
     }
 
-    async fn change(&mut self) -> Change {
+    async fn change(&mut self) -> ProcessChange {
         if !self.ended {
             let status = self.leader.wait().await;
             self.ended = true;
-            return Change::Ended(status.map_or(Ending::Lost, ending));
+            return ProcessChange::Ended(status.map_or(CommandEnding::Lost, ending));
         }
         while process_tree::lives(self.group) {
             tokio::time::sleep(LOOK).await;
         }
         self.gone = true;
-        Change::Gone
+        ProcessChange::Gone
     }
 
     fn signal(&self, signal: Signal) {
@@ -169,12 +169,12 @@ pub(super) fn prepared(mut program: Command, launch: &Launch<'_>) -> Command {
     program
 }
 
-fn ending(status: ExitStatus) -> Ending {
+fn ending(status: ExitStatus) -> CommandEnding {
     use std::os::unix::process::ExitStatusExt;
     match (status.code(), status.signal()) {
-        (Some(code), _) => Ending::Exited(code),
-        (_, Some(signal)) => Ending::Signalled(signal),
-        _ => Ending::Lost,
+        (Some(code), _) => CommandEnding::Exited(code),
+        (_, Some(signal)) => CommandEnding::Signalled(signal),
+        _ => CommandEnding::Lost,
     }
 }
 

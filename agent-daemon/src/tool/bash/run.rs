@@ -12,7 +12,7 @@ use tokio::{io::AsyncReadExt, net::unix::pipe, time::Instant};
 use super::{
     activity,
     output::{Finished, Output},
-    processes::{Change, Ending, Processes},
+    processes::{CommandEnding, ProcessChange, Processes},
     stall::{Stall, Standstill},
 };
 
@@ -63,7 +63,7 @@ pub(super) enum Patience {
 pub(super) struct Ran {
     pub(super) output: Finished,
     /// How it ended; none if it cannot be killed.
-    pub(super) ending: Option<Ending>,
+    pub(super) ending: Option<CommandEnding>,
     /// Why we ended it, if we did.
     pub(super) cause: Option<Cause>,
     /// Whether it left something running that had to be ended.
@@ -94,7 +94,7 @@ struct Watch<'a> {
     step: Step,
     /// When the step has taken long enough; none while running.
     step_ends: Option<Instant>,
-    ending: Option<Ending>,
+    ending: Option<CommandEnding>,
     cause: Option<Cause>,
     /// An interruption comes once; the signal that brought it goes on being true.
     interrupted: bool,
@@ -222,15 +222,15 @@ impl Watch<'_> {
         true
     }
 
-    fn changed(&mut self, change: Change) {
+    fn changed(&mut self, change: ProcessChange) {
         match change {
-            Change::Ended(ending) => {
+            ProcessChange::Ended(ending) => {
                 self.ending = Some(ending);
                 if self.step == Step::Running {
                     self.enter(Step::Lingering, LINGER_TIME);
                 }
             }
-            Change::Gone => self.enter(Step::Gone, DRAIN_TIME),
+            ProcessChange::Gone => self.enter(Step::Gone, DRAIN_TIME),
         }
     }
 

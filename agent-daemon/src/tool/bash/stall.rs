@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::activity::Activity;
+use super::activity::CommandActivity;
 
 /// How often the processes are looked at.
 const LOOK: Duration = Duration::from_secs(20);
@@ -25,7 +25,7 @@ pub(super) enum Standstill {
 pub(super) struct Stall {
     /// How long it may say and do nothing; for ever if none.
     limit: Option<Duration>,
-    seen: Option<Activity>,
+    seen: Option<CommandActivity>,
     /// Since when nothing was said or done.
     quiet_since: Instant,
     next_look: Instant,
@@ -52,7 +52,7 @@ impl Stall {
 
     /// Takes what its processes have come to, and says whether it gets nowhere. Where nobody knows
     /// what they do, it is always getting somewhere.
-    pub(super) fn looked(&mut self, activity: Option<Activity>) -> Option<Standstill> {
+    pub(super) fn looked(&mut self, activity: Option<CommandActivity>) -> Option<Standstill> {
         let now = Instant::now();
         let is_quiet = activity.is_some() && activity == self.seen;
         let said_nothing = self.quiet_since + self.interval() <= now;
@@ -61,7 +61,8 @@ impl Stall {
         }
         self.seen = activity;
         self.plan(now);
-        let Activity { wants_terminal, stopped, .. } = self.seen.clone().filter(|_| is_quiet)?;
+        let CommandActivity { wants_terminal, stopped, .. } =
+            self.seen.clone().filter(|_| is_quiet)?;
         match (wants_terminal, self.limit) {
             (Some(process), _) if said_nothing => Some(Standstill::WantsTerminal(process)),
             (_, Some(limit)) if self.quiet_since + limit <= now => {
@@ -90,15 +91,15 @@ mod tests {
 
     const MINUTES: Option<Duration> = Some(Duration::from_secs(600));
 
-    fn at(ticks: u64) -> Activity {
-        Activity { ticks, ..Activity::default() }
+    fn at(ticks: u64) -> CommandActivity {
+        CommandActivity { ticks, ..CommandActivity::default() }
     }
 
     /// Plays a command until it stands still or a day has gone by: when, and how often it was
     /// looked at.
     async fn play(
         limit: Option<Duration>,
-        mut look: impl FnMut(Duration, &mut Stall) -> Option<Activity>,
+        mut look: impl FnMut(Duration, &mut Stall) -> Option<CommandActivity>,
     ) -> (Option<Standstill>, u64, u32) {
         let begin = Instant::now();
         let mut stall = Stall::new(limit);
@@ -144,7 +145,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn one_that_wants_a_terminal_does_so_soon_and_whatever_its_limit() {
         let vi = Some("vi".to_owned());
-        let wants = Activity { wants_terminal: vi.clone(), stopped: vi, ..at(3) };
+        let wants = CommandActivity { wants_terminal: vi.clone(), stopped: vi, ..at(3) };
         for limit in [MINUTES, None] {
             let (standstill, seconds, _) = play(limit, |_, _| Some(wants.clone())).await;
             assert_eq!(standstill, Some(Standstill::WantsTerminal("vi".into())));
@@ -152,7 +153,7 @@ mod tests {
         }
         // While something else in it goes on, that may wait for its turn.
         let busy = |time: Duration, _: &mut Stall| {
-            Some(Activity { ticks: time.as_secs(), ..wants.clone() })
+            Some(CommandActivity { ticks: time.as_secs(), ..wants.clone() })
         };
         assert_eq!(play(None, busy).await.0, None);
     }

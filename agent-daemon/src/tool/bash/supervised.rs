@@ -20,8 +20,8 @@ use tokio::{
 
 use super::{
     guard::{self, Listed},
-    process_tree::{self, Snapshot},
-    processes::{Change, Ending, LOOK, Launch, prepared, shell},
+    process_tree::{self, ProcessSnapshot},
+    processes::{CommandEnding, LOOK, Launch, ProcessChange, prepared, shell},
     supervisor::{self, GIVE_UP, Request},
 };
 use crate::system::descriptors::limit_before;
@@ -118,15 +118,15 @@ impl Supervised {
     }
 
     /// Waits for the next change. Safe to drop and call again.
-    pub(super) async fn change(&mut self) -> Change {
+    pub(super) async fn change(&mut self) -> ProcessChange {
         if !self.ended {
             let ending = ending(&self.last_line().await);
-            if ending == Ending::Lost {
+            if ending == CommandEnding::Lost {
                 // Its work is ours then. At once: that is no time to linger in.
                 self.clear().await;
             }
             self.ended = true;
-            return Change::Ended(ending);
+            return ProcessChange::Ended(ending);
         }
         // It ends when nothing is left, or when it had to give up, or when someone kills it.
         let well = loop {
@@ -139,7 +139,7 @@ impl Supervised {
             self.clear().await;
         }
         self.gone = true;
-        Change::Gone
+        ProcessChange::Gone
     }
 
     /// Kills what a dead supervisor has left, until nothing is.
@@ -206,11 +206,11 @@ impl Drop for Supervised {
     }
 }
 
-fn ending(line: &str) -> Ending {
+fn ending(line: &str) -> CommandEnding {
     let number = |text: &str| text.parse().ok();
-    let exited = line.strip_prefix("exited ").and_then(number).map(Ending::Exited);
-    let signalled = line.strip_prefix("signalled ").and_then(number).map(Ending::Signalled);
-    exited.or(signalled).unwrap_or(Ending::Lost)
+    let exited = line.strip_prefix("exited ").and_then(number).map(CommandEnding::Exited);
+    let signalled = line.strip_prefix("signalled ").and_then(number).map(CommandEnding::Signalled);
+    exited.or(signalled).unwrap_or(CommandEnding::Lost)
 }
 
 /// Does a supervisor's work, if that is stopped or dead: kills until nothing is left. The
@@ -241,7 +241,7 @@ fn see_to_the_end(listed: &Listed) {
 
 /// Kills what a dead supervisor has left. `false` if there was nothing.
 fn kill_rest(supervisor: Pid) -> bool {
-    let now = Snapshot::take();
+    let now = ProcessSnapshot::take();
     // Both, and not the second only if the first found nothing.
     now.kill_session(supervisor) | guard::kill_orphans(&now)
 }

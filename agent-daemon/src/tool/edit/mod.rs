@@ -18,7 +18,7 @@ use super::{
     workspace::{Target, Workspace},
     written::{Outcome, Seen},
 };
-use replace::{Refusal, Replacement, Splice};
+use replace::{EditRefusal, Replacement, Splice};
 
 mod diff;
 mod hint;
@@ -178,11 +178,18 @@ fn load(target: &Path, named: &str) -> Result<(Vec<u8>, Seen), ToolError> {
     Ok((original, Seen::of(&metadata)))
 }
 
-fn refused(named: &str, original: &[u8], edits: &[Replacement], refusals: &[Refusal]) -> ToolError {
+fn refused(
+    named: &str,
+    original: &[u8],
+    edits: &[Replacement],
+    refusals: &[EditRefusal],
+) -> ToolError {
     let mut text = format!("{named} was not changed:");
     for refusal in refusals {
         let hint = match refusal {
-            Refusal::Missing { index } => hint::nearest_place(original, &edits[*index].old_text),
+            EditRefusal::Missing { index } => {
+                hint::nearest_place(original, &edits[*index].old_text)
+            }
             _ => String::new(),
         };
         text.push_str(&format!("\n- {refusal}.{hint}"));

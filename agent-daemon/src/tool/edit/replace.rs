@@ -30,7 +30,7 @@ pub(super) struct Splice {
 
 /// Why a call is refused. Lines and replacements count from 1.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
-pub(super) enum Refusal {
+pub(super) enum EditRefusal {
     #[error("edits is empty; give at least one replacement")]
     Nothing,
     #[error("edits[{index}].oldText is empty; give the text to replace (to make a file use write)")]
@@ -66,9 +66,9 @@ pub(super) const MAX_REFUSALS: usize = 10;
 pub(super) fn plan(
     original: &[u8],
     replacements: &[Replacement],
-) -> Result<Vec<Splice>, Vec<Refusal>> {
+) -> Result<Vec<Splice>, Vec<EditRefusal>> {
     if replacements.is_empty() {
-        return Err(vec![Refusal::Nothing]);
+        return Err(vec![EditRefusal::Nothing]);
     }
     let mut splices = Vec::new();
     let mut refusals = Vec::new();
@@ -105,13 +105,13 @@ pub(super) fn line_of(text: &[u8], at: usize) -> usize {
     memchr::memchr_iter(b'\n', &text[..at]).count() + 1
 }
 
-fn place(original: &[u8], asked: &Replacement, index: usize) -> Result<Splice, Refusal> {
+fn place(original: &[u8], asked: &Replacement, index: usize) -> Result<Splice, EditRefusal> {
     let old = asked.old_text.as_bytes();
     if old.is_empty() {
-        return Err(Refusal::Empty { index });
+        return Err(EditRefusal::Empty { index });
     }
     if asked.old_text == asked.new_text {
-        return Err(Refusal::Same { index });
+        return Err(EditRefusal::Same { index });
     }
     let exact = only(original, occurrences(original, old), index)?;
     if let Some(start) = exact {
@@ -136,11 +136,11 @@ fn occurrences(text: &[u8], wanted: &[u8]) -> Vec<usize> {
 }
 
 /// The one place; none if there is none.
-fn only(text: &[u8], found: Vec<usize>, index: usize) -> Result<Option<usize>, Refusal> {
+fn only(text: &[u8], found: Vec<usize>, index: usize) -> Result<Option<usize>, EditRefusal> {
     if found.len() > 1 {
         let places = found.iter().take(MAX_PLACES).map(|at| line_of(text, *at)).collect();
         let more = found.len() > MAX_PLACES;
-        return Err(Refusal::Ambiguous { index, lines: places, more });
+        return Err(EditRefusal::Ambiguous { index, lines: places, more });
     }
     Ok(found.first().copied())
 }
@@ -161,8 +161,8 @@ fn place_despite_crlf(
     original: &[u8],
     asked: &Replacement,
     index: usize,
-) -> Result<Splice, Refusal> {
-    let missing = Refusal::Missing { index };
+) -> Result<Splice, EditRefusal> {
+    let missing = EditRefusal::Missing { index };
     if !asked.old_text.contains('\n') || asked.old_text.contains('\r') {
         return Err(missing);
     }
@@ -171,7 +171,7 @@ fn place_despite_crlf(
     let Some(at) = only(&plain.text, found, index)? else { return Err(missing) };
     let range = plain.original_range(at..at + asked.old_text.len());
     if line_ends(&original[range.clone()]) != LineEnds::Crlf {
-        return Err(Refusal::MixedLineEnds { index, line: line_of(original, range.start) });
+        return Err(EditRefusal::MixedLineEnds { index, line: line_of(original, range.start) });
     }
     Ok(Splice { range, text: to_crlf(&asked.new_text), index })
 }
@@ -229,10 +229,10 @@ fn to_crlf(text: &str) -> Vec<u8> {
     text.replace("\r\n", "\n").replace('\n', "\r\n").into_bytes()
 }
 
-fn overlap(original: &[u8], one: &Splice, other: &Splice) -> Option<Refusal> {
+fn overlap(original: &[u8], one: &Splice, other: &Splice) -> Option<EditRefusal> {
     let (first, second) = (one.index.min(other.index), one.index.max(other.index));
     let line = line_of(original, other.range.start);
-    (one.range.end > other.range.start).then_some(Refusal::Overlap { first, second, line })
+    (one.range.end > other.range.start).then_some(EditRefusal::Overlap { first, second, line })
 }
 
 fn times(more: bool, count: usize) -> String {
@@ -269,7 +269,7 @@ mod tests {
         match plan(original, &replacements(pairs)) {
             Ok(splices) => Ok(apply(original, &splices)),
             Err(refusals) => {
-                Err(refusals.iter().map(Refusal::to_string).collect::<Vec<_>>().join("\n"))
+                Err(refusals.iter().map(EditRefusal::to_string).collect::<Vec<_>>().join("\n"))
             }
         }
     }

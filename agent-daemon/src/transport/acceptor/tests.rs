@@ -21,7 +21,7 @@ use tokio_tungstenite::{WebSocketStream, client_async, tungstenite::Message};
 
 use super::*;
 use crate::{
-    peer::{caller::Caller, server::Limits},
+    peer::{caller::Caller, server::ServerLimits},
     transport::{endpoint::Endpoint, socket::Rules},
 };
 
@@ -50,7 +50,7 @@ fn server() -> (Arc<Server>, String) {
     module
         .register_method("large", |params, _, _| "x".repeat(params.one::<usize>().unwrap()))
         .unwrap();
-    let limits = Limits { max_message_bytes: 1 << 20, ..Limits::default() };
+    let limits = ServerLimits { max_message_bytes: 1 << 20, ..ServerLimits::default() };
     (Server::new(module, limits, Some(token)), hex)
 }
 
@@ -198,7 +198,7 @@ async fn a_web_page_does_not_get_in() {
 async fn who_is_too_many_waits_and_is_served_later() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("daemon.sock");
-    let limits = Limits { connections: 2, ..Limits::default() };
+    let limits = ServerLimits { connections: 2, ..ServerLimits::default() };
     let server = Server::new(RpcModule::new(()), limits, None);
     let serving = serve(listen(&format!("unix:{}", path.display())).await, &server);
     let mut first = UnixStream::connect(&path).await.unwrap();
@@ -234,7 +234,7 @@ async fn strangers_have_a_room_of_their_own_and_take_no_places() {
             },
         )
         .unwrap();
-    let limits = Limits { connections: 2, strangers: 4, ..Limits::default() };
+    let limits = ServerLimits { connections: 2, strangers: 4, ..ServerLimits::default() };
     let server = Server::new(module, limits, Some(token));
     let hex = std::fs::read_to_string(path).unwrap();
     let tcp = listen("tcp:127.0.0.1:0").await;
