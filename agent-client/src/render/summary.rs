@@ -14,15 +14,32 @@ const HEAD_LINES: usize = 3;
 /// How long a line may be.
 const LINE_CHARS: usize = 160;
 
+/// How calls of a tool are told.
+struct Summary {
+    tool: &'static str,
+    /// The argument that says most.
+    argument: &'static str,
+    /// What is shown of it.
+    shows: fn(&str, &Value) -> String,
+    /// Which part of a result is shown.
+    part: fn(&[&str]) -> Vec<String>,
+}
+
+/// The tools that are known by name. All others are told by all their arguments.
+const SUMMARIES: &[Summary] = &[
+    Summary { tool: "bash", argument: "command", shows: first_line, part: tail },
+    Summary { tool: "read", argument: "path", shows: with_range, part: head },
+    Summary { tool: "write", argument: "path", shows: whole, part: head },
+    Summary { tool: "edit", argument: "path", shows: whole, part: head },
+];
+
 /// Such as `read README.md`.
 pub fn call(tool: &str, arguments: &Value) -> String {
     let name = one_line(tool);
-    let said = match tool {
-        "bash" => text(arguments, "command").map(first_line),
-        "read" => text(arguments, "path").map(|path| path.to_owned() + &range(arguments)),
-        "write" | "edit" => text(arguments, "path").map(str::to_owned),
-        _ => None,
-    };
+    let said = summary(tool).and_then(|summary| {
+        let text = arguments.get(summary.argument)?.as_str()?;
+        Some((summary.shows)(text, arguments))
+    });
     let said = said.unwrap_or_else(|| match arguments {
         Value::Object(fields) if fields.is_empty() => String::new(),
         arguments => arguments.to_string(),
@@ -34,7 +51,7 @@ pub fn call(tool: &str, arguments: &Value) -> String {
 pub fn result(tool: &str, content: &[Block]) -> Vec<String> {
     let text = text_of(content);
     let lines: Vec<_> = text.trim_end().lines().collect();
-    let shown = if tool == "bash" { tail(&lines) } else { head(&lines) };
+    let shown = summary(tool).map_or_else(|| head(&lines), |summary| (summary.part)(&lines));
     let images = content.iter().filter_map(|block| match block {
         Block::Image { mime_type, .. } => Some(format!("[{}]", one_line(mime_type))),
         _ => None,
@@ -42,8 +59,16 @@ pub fn result(tool: &str, content: &[Block]) -> Vec<String> {
     shown.into_iter().chain(images).collect()
 }
 
-fn text<'a>(arguments: &'a Value, name: &str) -> Option<&'a str> {
-    arguments.get(name)?.as_str()
+fn summary(tool: &str) -> Option<&'static Summary> {
+    SUMMARIES.iter().find(|summary| summary.tool == tool)
+}
+
+fn whole(text: &str, _: &Value) -> String {
+    text.to_owned()
+}
+
+fn with_range(path: &str, arguments: &Value) -> String {
+    path.to_owned() + &range(arguments)
 }
 
 fn range(arguments: &Value) -> String {
@@ -58,7 +83,7 @@ fn range(arguments: &Value) -> String {
     }
 }
 
-fn first_line(text: &str) -> String {
+fn first_line(text: &str, _: &Value) -> String {
     let text = text.trim();
     match text.split_once('\n') {
         Some((first, _)) => format!("{first} …"),
