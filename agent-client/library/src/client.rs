@@ -90,6 +90,47 @@ impl CallError {
 impl Client {
     /// Greets the daemon at the other end.
     ///
+    /// ```
+    /// use agent_client_library::{
+    ///     client::{CallError, Client},
+    ///     session::SessionChoice,
+    /// };
+    /// use agent_core::EventKind;
+    /// use agent_protocol::{Frame, Prompt, PromptParams, SubscribeParams};
+    /// use tokio::io::{AsyncRead, AsyncWrite};
+    ///
+    /// /// Prompts a directory's session, and prints its answer as it grows.
+    /// async fn ask<R, W>(reader: R, writer: W) -> Result<(), Box<dyn std::error::Error>>
+    /// where
+    ///     R: AsyncRead + Unpin + Send + 'static,
+    ///     W: AsyncWrite + Unpin + Send + 'static,
+    /// {
+    ///     let client = Client::over(reader, writer, None).await?;
+    ///     let choice = SessionChoice::Directory("/home/me/project".to_owned());
+    ///     let session_id = Some(choice.id(&client).await?);
+    ///     let params = SubscribeParams { session_id: session_id.clone(), ..Default::default() };
+    ///     let mut frames = client.subscribe(&params).await?;
+    ///     let params = PromptParams { input: "hello".into(), session_id, ..Default::default() };
+    ///     client.call::<Prompt>(&params).await?;
+    ///     while let Some(json) = frames.next().await {
+    ///         let Frame::Event(frame) = Frame::from_json(json.get())? else { continue };
+    ///         match frame.event.kind {
+    ///             EventKind::TextDelta { delta, .. } => print!("{delta}"),
+    ///             EventKind::RunEnd { .. } => break,
+    ///             _ => {}
+    ///         }
+    ///     }
+    ///     Ok(())
+    /// }
+    ///
+    /// // Nobody answers at these streams' other end.
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// let ended = Client::over(tokio::io::empty(), tokio::io::sink(), None).await;
+    /// assert!(matches!(ended, Err(CallError::Lost(_))));
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// It does not answer, speaks another version, or wants a (or another) token.
     pub async fn over<R, W>(reader: R, writer: W, token: Option<String>) -> Result<Self, CallError>
