@@ -30,7 +30,7 @@
 //!     current_dir: std::env::current_dir()?,
 //! };
 //! let configuration = Configuration::load(Flags::default(), &around)?;
-//! let catalog = ModelCatalog::new(configuration.providers.clone(), &variable);
+//! let catalog = ModelCatalog::new(configuration.settings.providers.clone(), &variable);
 //! let model = catalog.get(&catalog.default_model());
 //! let blueprint = Blueprint { catalog: Arc::new(catalog), model, tools: None, configuration };
 //! let daemon = Arc::new(Daemon::new(blueprint));

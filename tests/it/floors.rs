@@ -156,6 +156,8 @@ const FLOORS: &[(&str, &[&str])] = &[
             "transport::acceptor",
             "transport",
             "transport::endpoint",
+            "config::error",
+            "config::file",
             "config",
             "sessions::idempotency",
             "sessions::instructions",

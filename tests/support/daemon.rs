@@ -56,7 +56,7 @@ impl InMemory {
     pub fn with(model: impl Model, tools: Option<Vec<Arc<dyn Tool>>>, file: &str) -> Self {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let configuration = configuration(directory.path(), file);
-        let catalog = ModelCatalog::new(configuration.providers.clone(), &|name| {
+        let catalog = ModelCatalog::new(configuration.settings.providers.clone(), &|name| {
             (name == "KEY_OF_TESTS").then(|| "sk-secret-of-tests".to_owned())
         });
         let blueprint = Blueprint {

@@ -8,20 +8,27 @@ use std::{collections::BTreeMap, path::Path, sync::Arc};
 use agent_core::{QueueMode, ThinkingLevel, ToolExecution, WhenIdle};
 use serde::{Deserialize, Deserializer, de::Error as _};
 
-use super::ConfigError;
+use super::error::ConfigError;
 use crate::{model::ProviderConfig, tool::ToolPolicy};
 
-/// The whole file.
+/// All that the file can say.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub(super) struct File {
-    pub(super) model: Option<String>,
-    pub(super) providers: BTreeMap<String, ProviderConfig>,
-    pub(super) session: SessionTable,
-    pub(super) tools: ToolPolicy,
-    pub(super) limits: LimitsTable,
-    pub(super) retry: RetryTable,
-    pub(super) websocket: WebSocketTable,
+pub struct Settings {
+    /// The model of new sessions; the built-in one if not given.
+    pub model: Option<String>,
+    /// Whom models can be asked of.
+    pub providers: BTreeMap<String, ProviderConfig>,
+    /// What new sessions begin with.
+    pub session: SessionTable,
+    /// What the tools may do.
+    pub tools: ToolPolicy,
+    /// How much and how long.
+    pub limits: LimitsTable,
+    /// How often failed model requests are sent again.
+    pub retry: RetryTable,
+    /// Who may use the WebSocket.
+    pub websocket: WebSocketTable,
 }
 
 /// What new sessions begin with and `setConfig` can change later.
@@ -112,7 +119,7 @@ impl Default for RetryTable {
 ///
 /// # Errors
 /// What is wrong, with file, line and key.
-pub(super) fn parse(path: &Path, text: &str) -> Result<File, ConfigError> {
+pub(super) fn parse(path: &Path, text: &str) -> Result<Settings, ConfigError> {
     let in_file = |error: &toml::de::Error, key: Option<String>| ConfigError::InFile {
         file: path.to_owned(),
         line: error.span().map(|span| text[..span.start].matches('\n').count() + 1),
@@ -120,19 +127,19 @@ pub(super) fn parse(path: &Path, text: &str) -> Result<File, ConfigError> {
         key,
     };
     let deserializer = toml::Deserializer::parse(text).map_err(|error| in_file(&error, None))?;
-    let file: File = serde_path_to_error::deserialize(deserializer).map_err(|error| {
+    let settings: Settings = serde_path_to_error::deserialize(deserializer).map_err(|error| {
         let key = Some(error.path().to_string()).filter(|key| key != ".");
         in_file(error.inner(), key)
     })?;
-    if file.retry.base_delay_ms > file.retry.max_delay_ms {
+    if settings.retry.base_delay_ms > settings.retry.max_delay_ms {
         return Err(ConfigError::InFile {
             file: path.to_owned(),
             line: None,
             key: Some("retry.max_delay_ms".to_owned()),
-            problem: format!("it must be at least base_delay_ms, {}", file.retry.base_delay_ms),
+            problem: format!("it must be at least base_delay_ms, {}", settings.retry.base_delay_ms),
         });
     }
-    Ok(file)
+    Ok(settings)
 }
 
 fn problem_of(message: &str, key: Option<&str>) -> String {

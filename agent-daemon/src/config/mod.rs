@@ -4,24 +4,24 @@
 //! Never: reads the process's environment itself, so that tests need not change it.
 
 use std::{
-    collections::BTreeMap,
     io,
     path::{Path, PathBuf},
 };
 
-use agent_protocol::local::paths::{Directories, NoRuntime};
+use agent_protocol::local::paths::Directories;
 use clap::Args;
 
 use crate::{
-    model::ProviderConfig,
+    events::policy::SlowReaderPolicy,
     system::logging::{LogFormat, LogSettings},
-    tool::ToolPolicy,
     transport::endpoint::Endpoint,
 };
 
+mod error;
 mod file;
 
-pub use file::{LimitsTable, RetryTable, SessionTable, WebSocketTable};
+pub use error::ConfigError;
+pub use file::{LimitsTable, RetryTable, SessionTable, Settings, WebSocketTable};
 
 /// The settings of the command line.
 #[derive(Args, Clone, Debug, Default)]
@@ -71,20 +71,8 @@ pub struct Surroundings<'a> {
 /// All settings of one daemon.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Configuration {
-    /// The model of new sessions; the built-in one if not given.
-    pub model: Option<String>,
-    /// Whom models can be asked of.
-    pub providers: BTreeMap<String, ProviderConfig>,
-    /// What new sessions begin with.
-    pub session: SessionTable,
-    /// What the tools may do.
-    pub tools: ToolPolicy,
-    /// How much and how long.
-    pub limits: LimitsTable,
-    /// How often failed model requests are sent again.
-    pub retry: RetryTable,
-    /// Who may use the WebSocket.
-    pub websocket: WebSocketTable,
+    /// What the file says, with the model of whoever has said more.
+    pub settings: Settings,
     /// The directory of the default session; absolute, without symlinks.
     pub cwd: PathBuf,
     /// Whether to speak on stdin and stdout.
@@ -95,46 +83,12 @@ pub struct Configuration {
     pub allow_remote: bool,
     /// The user's cache directory, if there is one.
     pub cache: Option<PathBuf>,
+    /// What becomes of readers that are slower than the agent.
+    pub slow_readers: SlowReaderPolicy,
     /// The token's file; none when nothing that is listened on needs it.
     pub token_file: Option<PathBuf>,
     /// What is logged.
     pub log: LogSettings,
-}
-
-/// A setting that cannot be used.
-#[derive(Debug, thiserror::Error)]
-pub enum ConfigError {
-    /// The file cannot be read.
-    #[error("cannot read the configuration file {}: {error}", .file.display())]
-    Unreadable {
-        /// The file.
-        file: PathBuf,
-        /// Why.
-        error: io::Error,
-    },
-    /// The file says something that is not understood.
-    #[error("{}", in_file(.file, *.line, .key.as_deref(), .problem))]
-    InFile {
-        /// The file.
-        file: PathBuf,
-        /// From 1.
-        line: Option<usize>,
-        /// The key's path.
-        key: Option<String>,
-        /// What is wrong and what was expected.
-        problem: String,
-    },
-    /// A flag or an environment variable has an unusable value.
-    #[error("{setting}: {problem}")]
-    Setting {
-        /// The flag or variable.
-        setting: String,
-        /// What is wrong and what to do.
-        problem: String,
-    },
-    /// A default path is needed and there is none.
-    #[error(transparent)]
-    NoRuntime(#[from] NoRuntime),
 }
 
 impl Configuration {
@@ -144,22 +98,19 @@ impl Configuration {
     /// The first setting that cannot be used.
     pub fn load(flags: Flags, around: &Surroundings<'_>) -> Result<Self, ConfigError> {
         let variable = |name: &str| (around.variable)(name).filter(|value| !value.is_empty());
-        let file = read_file(flags.config, around, &variable)?;
+        let mut settings = read_file(flags.config, around, &variable)?;
+        let model = flags.model.or_else(|| variable("AGENT_DAEMON_MODEL"));
+        settings.model = model.or(settings.model);
         let log = log_settings(flags.log_level, flags.log_format, &variable)?
             .with_file(flags.log_file.map(|path| around.current_dir.join(path)));
         let cwd = directory(flags.cwd.as_deref().unwrap_or(Path::new(".")), &around.current_dir)?;
         let listen = endpoints(flags.listen, flags.stdio, around, &variable)?;
         Ok(Configuration {
-            model: flags.model.or_else(|| variable("AGENT_DAEMON_MODEL")).or(file.model),
-            providers: file.providers,
-            session: file.session,
-            tools: file.tools,
-            limits: file.limits,
-            retry: file.retry,
-            websocket: file.websocket,
+            settings,
             cwd,
             stdio: flags.stdio,
             allow_remote: flags.allow_remote,
+            slow_readers: SlowReaderPolicy::default(),
             cache: around.directories.cache.clone(),
             token_file: token_file(flags.token_file, &listen, around)?,
             listen,
@@ -186,17 +137,17 @@ fn read_file(
     flag: Option<PathBuf>,
     around: &Surroundings<'_>,
     variable: &dyn Fn(&str) -> Option<String>,
-) -> Result<file::File, ConfigError> {
+) -> Result<Settings, ConfigError> {
     let named = flag.or_else(|| variable("AGENT_DAEMON_CONFIG").map(PathBuf::from));
     let is_named = named.is_some();
     let default = || around.directories.config_file();
     let Some(path) = named.map(|path| around.current_dir.join(path)).or_else(default) else {
-        return Ok(file::File::default());
+        return Ok(Settings::default());
     };
     match std::fs::read_to_string(&path) {
         Ok(text) => file::parse(&path, &text),
         Err(error) if error.kind() == io::ErrorKind::NotFound && !is_named => {
-            Ok(file::File::default())
+            Ok(Settings::default())
         }
         Err(error) => Err(ConfigError::Unreadable { file: path, error }),
     }
@@ -256,12 +207,6 @@ fn token_file(
         Some(path) => Ok(Some(around.current_dir.join(path))),
         None => Ok(Some(around.directories.token()?)),
     }
-}
-
-fn in_file(file: &Path, line: Option<usize>, key: Option<&str>, problem: &str) -> String {
-    let line = line.map_or_else(String::new, |line| format!(":{line}"));
-    let key = key.map_or_else(String::new, |key| format!("`{key}`: "));
-    format!("{}{line}: {key}{problem}", file.display())
 }
 
 #[cfg(test)]

@@ -66,8 +66,8 @@ fn refused(text: &str) -> String {
 fn without_anything_there_are_defaults_and_the_default_socket() {
     let scene = Scene::new();
     let configuration = scene.load(&[]).unwrap();
-    assert_eq!(configuration.model, None);
-    assert_eq!(configuration.limits, LimitsTable::default());
+    assert_eq!(configuration.settings.model, None);
+    assert_eq!(configuration.settings.limits, LimitsTable::default());
     assert_eq!(configuration.cwd, scene.home.path().canonicalize().unwrap());
     let [socket] = &configuration.listen[..] else { panic!() };
     let default = scene.home.path().canonicalize().unwrap().join("runtime/daemon.sock");
@@ -107,20 +107,20 @@ fn the_file_of_the_documentation_is_understood() {
     "#;
     let configuration =
         Scene::new().file("config/agent-daemon/config.toml", text).load(&[]).unwrap();
-    assert_eq!(configuration.model.as_deref(), Some("local/gemma"));
-    assert_eq!(configuration.providers["local"].models[0].id, "gemma");
-    assert_eq!(configuration.session.system_prompt.as_deref(), Some("Be brief."));
-    assert_eq!(configuration.session.follow_up_mode, QueueMode::All);
-    assert_eq!(configuration.session.when_idle, WhenIdle::Hold);
-    assert_eq!(configuration.session.thinking_level, ThinkingLevel::Low);
-    assert_eq!(configuration.limits.max_answer_bytes, 1024);
-    assert_eq!(configuration.retry, RetryTable::default());
+    assert_eq!(configuration.settings.model.as_deref(), Some("local/gemma"));
+    assert_eq!(configuration.settings.providers["local"].models[0].id, "gemma");
+    assert_eq!(configuration.settings.session.system_prompt.as_deref(), Some("Be brief."));
+    assert_eq!(configuration.settings.session.follow_up_mode, QueueMode::All);
+    assert_eq!(configuration.settings.session.when_idle, WhenIdle::Hold);
+    assert_eq!(configuration.settings.session.thinking_level, ThinkingLevel::Low);
+    assert_eq!(configuration.settings.limits.max_answer_bytes, 1024);
+    assert_eq!(configuration.settings.retry, RetryTable::default());
 }
 
 #[test]
 fn flags_win_over_environment_and_environment_over_file() {
     let scene = Scene::new().file("mine.toml", "model = 'file/m'");
-    let model = |scene: &Scene, flags: &[&str]| scene.load(flags).unwrap().model.unwrap();
+    let model = |scene: &Scene, flags: &[&str]| scene.load(flags).unwrap().settings.model.unwrap();
     assert_eq!(model(&scene, &["--config", "mine.toml"]), "file/m");
     let scene = scene
         .variable("AGENT_DAEMON_CONFIG", "mine.toml")
@@ -132,7 +132,7 @@ fn flags_win_over_environment_and_environment_over_file() {
 #[test]
 fn an_empty_variable_is_not_set() {
     let scene = Scene::new().variable("AGENT_DAEMON_MODEL", "");
-    assert_eq!(scene.load(&[]).unwrap().model, None);
+    assert_eq!(scene.load(&[]).unwrap().settings.model, None);
 }
 
 #[test]

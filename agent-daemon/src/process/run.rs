@@ -87,9 +87,11 @@ pub(super) async fn run(
 ) -> Result<ExitCode, StartError> {
     raise_limit();
     let mut signals = Signals::new()?;
-    let catalog = ModelCatalog::new(configuration.providers.clone(), variable)
-        .with_idle_timeout(Duration::from_millis(configuration.limits.model_idle_timeout_ms));
-    let name = configuration.model.clone().unwrap_or_else(|| catalog.default_model());
+    let catalog = ModelCatalog::new(configuration.settings.providers.clone(), variable)
+        .with_idle_timeout(Duration::from_millis(
+            configuration.settings.limits.model_idle_timeout_ms,
+        ));
+    let name = configuration.settings.model.clone().unwrap_or_else(|| catalog.default_model());
     let model = catalog.get(&name);
     if let Err(unavailable) = &model {
         configuration.log.announce(&format!(
@@ -103,7 +105,8 @@ pub(super) async fn run(
     let stdio = if configuration.stdio { Some(Stdio::take()?) } else { None };
 
     let limits = ServerLimits {
-        max_message_bytes: configuration.limits.max_message_bytes as usize,
+        max_message_bytes: configuration.settings.limits.max_message_bytes as usize,
+        slow_readers: configuration.slow_readers,
         ..ServerLimits::within(descriptors::limit())
     };
     let blueprint = Blueprint { catalog: Arc::new(catalog), model, tools: None, configuration };
@@ -155,7 +158,7 @@ pub(super) async fn run(
 async fn listen(configuration: &Configuration) -> Result<Vec<Acceptor>, StartError> {
     let rules = Rules {
         allow_remote: configuration.allow_remote,
-        allowed_origins: configuration.websocket.allowed_origins.clone(),
+        allowed_origins: configuration.settings.websocket.allowed_origins.clone(),
     };
     let mut acceptors = Vec::new();
     for endpoint in &configuration.listen {

@@ -19,7 +19,6 @@ use tokio::{
 };
 
 use crate::{
-    events::policy::SlowReaderPolicy,
     peer::transport::Transport,
     sessions::registry::{Blueprint, Sessions},
     transport::stdio::STDIO,
@@ -40,6 +39,7 @@ pub struct Daemon {
     instance_id: Arc<str>,
     started: Instant,
     max_message_bytes: usize,
+    replay: ReplayCapacity,
     transports: Vec<String>,
     schema: OnceLock<Schema>,
     stage: watch::Sender<Stage>,
@@ -73,7 +73,11 @@ impl Daemon {
             }
         }
         Daemon {
-            max_message_bytes: configuration.limits.max_message_bytes as usize,
+            max_message_bytes: configuration.settings.limits.max_message_bytes as usize,
+            replay: ReplayCapacity {
+                events: configuration.slow_readers.replay_events,
+                bytes: configuration.slow_readers.replay_bytes,
+            },
             transports,
             sessions: Sessions::new(blueprint, instance_id.clone()),
             instance_id,
@@ -87,8 +91,6 @@ impl Daemon {
 
     /// What `initialize` answers.
     pub(crate) fn introduction(&self) -> InitializeResult {
-        let SlowReaderPolicy { replay_events: events, replay_bytes: bytes, .. } =
-            SlowReaderPolicy::default();
         InitializeResult {
             protocol_version: PROTOCOL_VERSION,
             server_info: ServerInfo {
@@ -100,7 +102,7 @@ impl Daemon {
             default_session_id: DEFAULT_SESSION.to_owned(),
             capabilities: Capabilities {
                 max_message_bytes: self.max_message_bytes,
-                replay: ReplayCapacity { events, bytes },
+                replay: self.replay,
                 transports: self.transports.clone(),
                 schema_hash: self.schema().hash.clone(),
             },

@@ -17,11 +17,11 @@ use agent_protocol::{
 };
 
 use crate::{
-    config::{Configuration, LimitsTable},
+    config::{Configuration, LimitsTable, Settings},
     model::{ModelCatalog, ModelUnavailable},
     sessions::{
         instructions::SystemPrompt,
-        session::{Session, resolve},
+        session::{Identity, Session, resolve},
         toolbox::Toolbox,
     },
     system::memory::has_freed,
@@ -71,8 +71,10 @@ impl Sessions {
         let outputs = Outputs::new(blueprint.configuration.cache.as_deref());
         let toolbox = blueprint.toolbox(&cwd, &outputs, DEFAULT_SESSION);
         let (options, prompt) = blueprint.options(&cwd, toolbox.all(), SettingsChange::default());
-        let id = DEFAULT_SESSION.into();
-        let main = Session::new(id, instance_id.clone(), cwd, options, prompt, toolbox)
+        let slow_readers = blueprint.configuration.slow_readers;
+        let identity =
+            Identity { id: DEFAULT_SESSION.into(), instance_id: instance_id.clone(), cwd };
+        let main = Session::new(identity, slow_readers, options, prompt, toolbox)
             .without_model(blueprint.model.as_ref().err());
         let table = Table {
             sessions: vec![Arc::new(main)],
@@ -169,12 +171,14 @@ impl Sessions {
                 None => table.free_id(&cwd),
             },
         };
-        let limit = self.blueprint.configuration.limits.max_sessions;
+        let limit = self.blueprint.configuration.settings.limits.max_sessions;
         if table.sessions.len() as u64 >= limit {
             return Err(RpcError::TooManySessions { limit });
         }
         let instance_id = table.instance_of(&id, &self.instance_id);
-        let session = Session::new(id.clone(), instance_id, cwd, options, prompt, toolbox)
+        let slow_readers = self.blueprint.configuration.slow_readers;
+        let identity = Identity { id: id.clone(), instance_id, cwd };
+        let session = Session::new(identity, slow_readers, options, prompt, toolbox)
             .without_model(unavailable);
         tracing::info!(session = %id, cwd = %session.cwd.display(), "session created");
         table.sessions.push(Arc::new(session));
@@ -214,7 +218,7 @@ impl Blueprint {
     fn toolbox(&self, cwd: &Path, outputs: &Arc<Outputs>, name: &str) -> Toolbox {
         let outputs = outputs.of_session(name);
         let all = self.tools.clone().unwrap_or_else(|| {
-            let policy = self.configuration.tools.clone();
+            let policy = self.configuration.settings.tools.clone();
             let secrets = self.catalog.secret_variables();
             let workspace = Workspace::new(cwd.to_owned(), policy, secrets);
             tool::built_in(Arc::new(workspace.with_outputs(outputs.clone())))
@@ -230,7 +234,7 @@ impl Blueprint {
         tools: Vec<Arc<dyn Tool>>,
         asked: SettingsChange,
     ) -> (AgentOptions, SystemPrompt) {
-        let Configuration { session, limits, retry, tools: policy, .. } = &self.configuration;
+        let Settings { session, limits, retry, tools: policy, .. } = &self.configuration.settings;
         let tools = asked.tools.unwrap_or(tools);
         let ours = || match &self.model {
             Ok(model) => model.clone(),

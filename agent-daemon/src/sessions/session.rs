@@ -41,6 +41,16 @@ pub struct Session {
     intake: Mutex<Intake>,
 }
 
+/// Which session it is.
+pub(crate) struct Identity {
+    /// Its name among the sessions.
+    pub(crate) id: Arc<str>,
+    /// What its sequence numbers count in.
+    pub(crate) instance_id: Arc<str>,
+    /// Where its tools work; absolute, without symlinks.
+    pub(crate) cwd: PathBuf,
+}
+
 /// What decides whether a call starts anything.
 struct Intake {
     /// Why no more work is taken.
@@ -53,19 +63,19 @@ struct Intake {
 impl Session {
     /// A session whose agent is new.
     pub(crate) fn new(
-        id: Arc<str>,
-        instance_id: Arc<str>,
-        cwd: PathBuf,
+        identity: Identity,
+        slow_readers: SlowReaderPolicy,
         options: AgentOptions,
         prompt: SystemPrompt,
         toolbox: Toolbox,
     ) -> Self {
+        let Identity { id, instance_id, cwd } = identity;
         let agent = Agent::new(options);
         let snapshot = {
             let agent = agent.clone();
             move || agent.snapshot()
         };
-        let log = Arc::new(EventLog::new(&id, instance_id, SlowReaderPolicy::default(), snapshot));
+        let log = Arc::new(EventLog::new(&id, instance_id, slow_readers, snapshot));
         // The log holds the agent, so the agent must not hold the log.
         let (weak_log, session_id) = (Arc::downgrade(&log), id.clone());
         agent.subscribe(move |event, _| {

@@ -197,14 +197,15 @@ impl Drop for OutputFile {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::*;
 
-    const LIMIT: u64 = 1024 * 1024;
+    pub(in crate::tool) const LIMIT: u64 = 1024 * 1024;
 
-    fn outputs() -> (Arc<SessionOutputs>, tempfile::TempDir) {
+    /// Outputs that may take [`LIMIT`], in a cache of their own.
+    pub(in crate::tool) fn outputs() -> (Arc<SessionOutputs>, tempfile::TempDir) {
         let cache = tempfile::tempdir().unwrap();
         (SessionOutputs::limited(Outputs::new(Some(cache.path())), LIMIT), cache)
     }

@@ -4,6 +4,7 @@
 
 use std::{
     fmt,
+    net::{Ipv4Addr, SocketAddr},
     path::{Path, PathBuf},
     str::FromStr,
 };
@@ -15,7 +16,7 @@ use crate::{
     transport::{
         LISTENED,
         acceptor::Acceptor,
-        socket::{Address, ListenError, Listened, Rules},
+        socket::{Bind, Binding, ListenError, Listened, Rules},
         unix,
     },
 };
@@ -23,20 +24,26 @@ use crate::{
 /// A transport, and where it is to be listened on.
 #[derive(Clone)]
 pub struct Endpoint {
-    listened: &'static Listened,
-    // Invariant: read by `listened`, or what it reads.
+    transport: &'static Transport,
     address: Address,
+}
+
+/// Where to listen, and how.
+#[derive(Clone)]
+enum Address {
+    OnDisk(PathBuf, fn(&Path) -> Binding<'_>),
+    OnNetwork(SocketAddr, for<'a> fn(SocketAddr, &'a Rules) -> Binding<'a>),
 }
 
 impl Endpoint {
     /// A Unix socket.
     pub fn unix(path: PathBuf) -> Self {
-        Endpoint { listened: &unix::LISTENED, address: Address::Path(path) }
+        Endpoint { transport: &unix::UNIX, address: Address::OnDisk(path, unix::bind) }
     }
 
     /// What is true of those who will come.
     pub fn transport(&self) -> &'static Transport {
-        self.listened.transport
+        self.transport
     }
 
     /// The same, with a relative path taken from a directory.
@@ -44,10 +51,10 @@ impl Endpoint {
     /// # Errors
     /// The path is too long for a socket.
     pub(crate) fn within(self, directory: &Path) -> Result<Self, SocketPathTooLong> {
-        let Address::Path(path) = self.address else { return Ok(self) };
+        let Address::OnDisk(path, bind) = self.address else { return Ok(self) };
         let path = directory.join(path);
         check_socket_path(&path)?;
-        Ok(Endpoint { address: Address::Path(path), ..self })
+        Ok(Endpoint { address: Address::OnDisk(path, bind), ..self })
     }
 
     /// Begins to listen; port 0 picks one. Needs a runtime.
@@ -55,7 +62,11 @@ impl Endpoint {
     /// # Errors
     /// Another daemon serves it, the rules do not allow it, or the system refuses.
     pub(crate) async fn bind(&self, rules: &Rules) -> Result<Acceptor, ListenError> {
-        (self.listened.bind)(&self.address, rules).await.map(Acceptor::new)
+        let socket = match &self.address {
+            Address::OnDisk(path, bind) => bind(path).await,
+            Address::OnNetwork(address, bind) => bind(*address, rules).await,
+        };
+        socket.map(Acceptor::new)
     }
 }
 
@@ -65,13 +76,25 @@ impl FromStr for Endpoint {
     fn from_str(text: &str) -> Result<Self, String> {
         let (name, address) = text.split_once(':').unwrap_or_default();
         let listened = LISTENED.iter().find(|listened| listened.transport.name == name);
-        match listened {
-            Some(listened) if !address.is_empty() => {
-                Ok(Endpoint { listened, address: (listened.address)(address)? })
-            }
-            _ => Err(format!("expected {}", forms())),
-        }
+        let Some(Listened { transport, bind, .. }) = listened.filter(|_| !address.is_empty())
+        else {
+            return Err(format!("expected {}", forms()));
+        };
+        let address = match *bind {
+            Bind::OnDisk(bind) => Address::OnDisk(address.into(), bind),
+            Bind::OnNetwork(bind) => Address::OnNetwork(network(address)?, bind),
+        };
+        Ok(Endpoint { transport, address })
     }
+}
+
+/// Reads an address of a network, with its port.
+fn network(text: &str) -> Result<SocketAddr, String> {
+    // The one name that needs no resolver and means the same everywhere.
+    if let Some(port) = text.strip_prefix("localhost:").and_then(|port| port.parse().ok()) {
+        return Ok((Ipv4Addr::LOCALHOST, port).into());
+    }
+    text.parse().map_err(|_| format!("`{text}` is no address with a port, such as 127.0.0.1:7000"))
 }
 
 /// All that can be said, in words.
@@ -86,13 +109,21 @@ fn forms() -> String {
 
 impl fmt::Display for Endpoint {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "{}:{}", self.listened.transport, self.address)
+        match &self.address {
+            Address::OnDisk(path, _) => write!(out, "{}:{}", self.transport, path.display()),
+            Address::OnNetwork(address, _) => write!(out, "{}:{address}", self.transport),
+        }
     }
 }
 
 impl PartialEq for Endpoint {
     fn eq(&self, other: &Self) -> bool {
-        self.transport().name == other.transport().name && self.address == other.address
+        let is_same_place = match (&self.address, &other.address) {
+            (Address::OnDisk(one, _), Address::OnDisk(other, _)) => one == other,
+            (Address::OnNetwork(one, _), Address::OnNetwork(other, _)) => one == other,
+            _ => false,
+        };
+        self.transport.name == other.transport.name && is_same_place
     }
 }
 

@@ -5,7 +5,7 @@
 
 use std::{
     fmt, io,
-    net::{Ipv4Addr, SocketAddr},
+    net::SocketAddr,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -21,15 +21,21 @@ pub(crate) struct Listened {
     pub transport: &'static Transport,
     /// How an endpoint of it is written.
     pub form: &'static str,
-    /// Reads what is behind the colon.
-    pub address: fn(&str) -> Result<Address, String>,
-    /// Begins to listen.
+    /// What is behind the colon, and how to listen there.
     pub bind: Bind,
 }
 
-/// Begins to listen at an address, by the rules.
-pub(crate) type Bind =
-    for<'a> fn(&'a Address, &'a Rules) -> BoxFuture<'a, Result<Box<dyn Socket>, ListenError>>;
+/// Begins to listen at an address of one kind.
+#[derive(Clone, Copy)]
+pub(crate) enum Bind {
+    /// In the file system.
+    OnDisk(fn(&Path) -> Binding<'_>),
+    /// On a network, by the rules.
+    OnNetwork(for<'a> fn(SocketAddr, &'a Rules) -> Binding<'a>),
+}
+
+/// A socket that is about to be listened on.
+pub(crate) type Binding<'a> = BoxFuture<'a, Result<Box<dyn Socket>, ListenError>>;
 
 /// Serves one peer to its end.
 pub(crate) type Serving = BoxFuture<'static, ()>;
@@ -45,15 +51,6 @@ pub(crate) trait Socket: fmt::Debug + Send + Sync {
     /// # Errors
     /// The system refuses, for now.
     fn accept<'a>(&'a self, server: &'a Arc<Server>) -> BoxFuture<'a, io::Result<Serving>>;
-}
-
-/// Where to listen.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Address {
-    /// In the file system.
-    Path(PathBuf),
-    /// On a network.
-    Network(SocketAddr),
 }
 
 /// Who may reach a daemon that listens on a network.
@@ -117,46 +114,4 @@ pub(crate) enum UnixSocketError {
         /// What the system said.
         source: io::Error,
     },
-}
-
-impl Address {
-    /// The path, for a transport that reads paths.
-    pub(crate) fn on_disk(&self) -> &Path {
-        match self {
-            Address::Path(path) => path,
-            Address::Network(_) => unreachable!("a transport is given what it has read"),
-        }
-    }
-
-    /// The address, for a transport that reads those.
-    pub(crate) fn on_network(&self) -> SocketAddr {
-        match self {
-            Address::Network(address) => *address,
-            Address::Path(_) => unreachable!("a transport is given what it has read"),
-        }
-    }
-
-    /// Reads a path.
-    pub(crate) fn path(text: &str) -> Result<Self, String> {
-        Ok(Address::Path(text.into()))
-    }
-
-    /// Reads an address of a network, with its port.
-    pub(crate) fn network(text: &str) -> Result<Self, String> {
-        // The one name that needs no resolver and means the same everywhere.
-        if let Some(port) = text.strip_prefix("localhost:").and_then(|port| port.parse().ok()) {
-            return Ok(Address::Network((Ipv4Addr::LOCALHOST, port).into()));
-        }
-        let problem = || format!("`{text}` is no address with a port, such as 127.0.0.1:7000");
-        text.parse().map(Address::Network).map_err(|_| problem())
-    }
-}
-
-impl fmt::Display for Address {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Address::Path(path) => write!(out, "{}", path.display()),
-            Address::Network(address) => write!(out, "{address}"),
-        }
-    }
 }

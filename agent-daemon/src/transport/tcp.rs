@@ -9,7 +9,7 @@ use tokio::net::{TcpListener, TcpStream};
 
 use crate::{
     peer::{connection::Connection, server::Server, strangers::Seat, transport::Transport},
-    transport::socket::{Address, ListenError, Listened, Rules, Serving, Socket},
+    transport::socket::{Bind, ListenError, Listened, Rules, Serving, Socket},
 };
 
 /// Peers over TCP.
@@ -19,10 +19,10 @@ pub(crate) static TCP: Transport = Transport { needs_token: true, ..Transport::p
 pub(super) static LISTENED: Listened = Listened {
     transport: &TCP,
     form: "tcp:ADDRESS:PORT",
-    address: Address::network,
-    bind: |address, rules| {
-        async { Ok(Box::new(TcpSocket(bind(address, rules).await?)) as Box<dyn Socket>) }.boxed()
-    },
+    bind: Bind::OnNetwork(|address, rules| {
+        async move { Ok(Box::new(TcpSocket(bind(address, rules).await?)) as Box<dyn Socket>) }
+            .boxed()
+    }),
 };
 
 #[derive(Debug)]
@@ -42,8 +42,7 @@ impl Socket for TcpSocket {
     }
 }
 
-pub(super) async fn bind(address: &Address, rules: &Rules) -> Result<TcpListener, ListenError> {
-    let address: SocketAddr = address.on_network();
+pub(super) async fn bind(address: SocketAddr, rules: &Rules) -> Result<TcpListener, ListenError> {
     if !address.ip().is_loopback() && !rules.allow_remote {
         return Err(ListenError::Remote(address));
     }

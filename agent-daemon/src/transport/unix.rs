@@ -31,21 +31,19 @@ use tokio::{
 
 use crate::{
     peer::{connection::Connection, server::Server, tally::Tally, transport::Transport},
-    transport::socket::{Address, Listened, Serving, Socket, UnixSocketError},
+    transport::socket::{Bind, Binding, Listened, Serving, Socket, UnixSocketError},
 };
 
 /// Peers over a Unix socket: processes of the same user.
 pub static UNIX: Transport = Transport::plain("unix");
 
 /// Its row.
-pub(super) static LISTENED: Listened = Listened {
-    transport: &UNIX,
-    form: "unix:PATH",
-    address: Address::path,
-    bind: |address, _| {
-        async { Ok(Box::new(UnixSocket::bind(address.on_disk())?) as Box<dyn Socket>) }.boxed()
-    },
-};
+pub(super) static LISTENED: Listened =
+    Listened { transport: &UNIX, form: "unix:PATH", bind: Bind::OnDisk(bind) };
+
+pub(super) fn bind(path: &Path) -> Binding<'_> {
+    async { Ok(Box::new(UnixSocket::bind(path)?) as Box<dyn Socket>) }.boxed()
+}
 
 /// A daemon that was just started may not have written its process id yet.
 const PID_TRIES: u32 = 50;
@@ -59,12 +57,12 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 pub(crate) struct UnixSocket {
     path: PathBuf,
     tally: Tally,
-    kept: Mutex<Binding>,
+    kept: Mutex<OnDisk>,
 }
 
 /// What a socket is in the file system, for now.
 #[derive(Debug)]
-struct Binding {
+struct OnDisk {
     bound: Arc<Bound>,
     lock: Lock,
     looked: Instant,
@@ -96,7 +94,7 @@ impl UnixSocket {
         make_private_directory(directory)?;
         let lock = Lock::take(&path)?;
         let bound = Bound::new(&path)?.into();
-        let kept = Binding { bound, lock, looked: Instant::now(), is_missing: false };
+        let kept = OnDisk { bound, lock, looked: Instant::now(), is_missing: false };
         Ok(UnixSocket { path, tally: Tally::default(), kept: kept.into() })
     }
 
@@ -148,7 +146,7 @@ impl UnixSocket {
     }
 }
 
-impl Binding {
+impl OnDisk {
     fn bind_again(&mut self, path: &Path) -> Result<(), UnixSocketError> {
         self.is_missing = true;
         let directory = path.parent().unwrap_or(Path::new("/"));

@@ -23,7 +23,7 @@ use tokio_tungstenite::{
 use crate::{
     peer::{server::Server, strangers::Seat, transport::Transport},
     transport::{
-        socket::{Address, Listened, Rules, Serving, Socket},
+        socket::{Bind, Listened, Rules, Serving, Socket},
         tcp,
     },
 };
@@ -41,15 +41,14 @@ pub(crate) static WEB_SOCKET: Transport = Transport {
 pub(super) static LISTENED: Listened = Listened {
     transport: &WEB_SOCKET,
     form: "ws:ADDRESS:PORT",
-    address: Address::network,
-    bind: |address, rules| {
-        async {
+    bind: Bind::OnNetwork(|address, rules| {
+        async move {
             let listener = tcp::bind(address, rules).await?;
             let rules = Arc::new(rules.clone());
             Ok(Box::new(WebSocketSocket { listener, rules }) as Box<dyn Socket>)
         }
         .boxed()
-    },
+    }),
 };
 
 #[derive(Debug)]

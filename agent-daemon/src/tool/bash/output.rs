@@ -209,14 +209,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::tool::Outputs;
-
-    const LIMIT: u64 = 1024 * 1024;
-
-    fn outputs() -> (Arc<SessionOutputs>, tempfile::TempDir) {
-        let cache = tempfile::tempdir().unwrap();
-        (SessionOutputs::limited(Outputs::new(Some(cache.path())), LIMIT), cache)
-    }
+    use crate::tool::session_outputs::tests::{LIMIT, outputs};
 
     async fn finished(pieces: &[&[u8]]) -> (Finished, Arc<SessionOutputs>, tempfile::TempDir) {
         let (outputs, cache) = outputs();
