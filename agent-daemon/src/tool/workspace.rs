@@ -107,9 +107,6 @@ impl Workspace {
         if !roots.iter().any(|root| place.starts_with(root)) {
             return Err(ToolError::new(outside(path, &place, &roots)));
         }
-        if place.starts_with(&self.directory) && !self.directory.is_dir() {
-            return Err(ToolError::new(self.is_gone(path)));
-        }
         match self.off_limits(path, &place) {
             Some(why) => {
                 let leads = leads(path, &place);
@@ -128,15 +125,6 @@ impl Workspace {
         off_limits::of(Path::new(path), place)
             .or_else(settings)
             .or_else(|| off_limits::by_another_name(place, &self.directory))
-    }
-
-    // Whoever removed it did not mean to have it back with one file in it.
-    fn is_gone(&self, path: &str) -> String {
-        let directory = self.directory.display();
-        format!(
-            "{path} was not written: the session's directory {directory} is gone. It is to be made \
-             again first, with `mkdir -p {directory}` or by a person."
-        )
     }
 
     fn write_roots(&self) -> Vec<PathBuf> {
@@ -214,21 +202,6 @@ mod tests {
         for (path, place) in CASES {
             assert_eq!(workspace.locate(path), Path::new(place), "{path}");
         }
-    }
-
-    #[test]
-    fn a_directory_that_is_gone_is_not_made_again_by_a_file_in_it() {
-        let scratch = tempfile::tempdir().unwrap();
-        let root = scratch.path().canonicalize().unwrap();
-        let (gone, other) = (root.join("gone"), root.join("other/a"));
-        let workspace = workspace(&gone, "write_roots = ['.', '../other']");
-        for path in ["a", "deep/a", gone.join("a").to_str().unwrap()] {
-            let told = workspace.target(path).unwrap_err().to_string();
-            assert!(told.contains("the session's directory"), "{path}: {told}");
-        }
-        assert!(workspace.target(other.to_str().unwrap()).is_ok());
-        std::fs::create_dir(&gone).unwrap();
-        assert!(workspace.target("deep/a").is_ok());
     }
 
     #[test]
