@@ -261,7 +261,7 @@ impl Renderer {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
-    use agent_core::{AgentState, Config, ToolExecution, Transcript, WhenIdle, reduce};
+    use agent_core::{AgentState, Config, Transcript, reduce};
 
     use super::*;
     use crate::render::piece::plain;
@@ -404,17 +404,7 @@ mod tests {
     }
 
     fn idle() -> AgentState {
-        let config = Config {
-            model: "a/b".to_owned(),
-            thinking_level: agent_core::ThinkingLevel::Off,
-            system_prompt: "".into(),
-            tools: Vec::new(),
-            steering_mode: agent_core::QueueMode::All,
-            follow_up_mode: agent_core::QueueMode::All,
-            when_idle: WhenIdle::Reject,
-            max_turns: 0,
-            tool_execution: ToolExecution::Parallel,
-        };
+        let config = Config { model: "a/b".to_owned(), ..Config::default() };
         AgentState::new(config, Transcript::default())
     }
 }

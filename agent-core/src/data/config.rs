@@ -7,32 +7,20 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-/// All settings. A change takes effect at the next turn.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct Config {
-    /// The model as `PROVIDER/ID`.
-    pub model: String,
-    /// How much the model thinks.
-    pub thinking_level: ThinkingLevel,
-    /// Instructions that precede the transcript.
-    pub system_prompt: Arc<str>,
-    /// The names of the tools that the model may call.
-    pub tools: Vec<String>,
-    /// How many steering messages are taken at a boundary.
-    pub steering_mode: QueueMode,
-    /// How many follow-ups are taken when the run would stop.
-    pub follow_up_mode: QueueMode,
-    /// What becomes of `steer` and `follow_up` at idle.
-    pub when_idle: WhenIdle,
-    /// The most turns that a run may have; 0 for no limit.
-    pub max_turns: u32,
-    /// Whether calls of one batch may overlap.
-    pub tool_execution: ToolExecution,
-}
-
-macro_rules! config_change {
+/// Makes of the one list of settings all of them, and some of them.
+macro_rules! settings {
     ($($(#[$doc:meta])* $field:ident: $type:ty,)*) => {
+        /// All settings. A change takes effect at the next turn. Without any there is neither a model
+        /// nor a tool, and everything else is as it is for an agent that was told nothing.
+        #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+        #[serde(rename_all = "camelCase")]
+        pub struct Config {
+            $(
+                $(#[$doc])*
+                pub $field: $type,
+            )*
+        }
+
         /// Some settings: those that changed, or are to change.
         #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
         #[serde(rename_all = "camelCase")]
@@ -69,24 +57,24 @@ macro_rules! config_change {
     };
 }
 
-config_change! {
-    /// See [`Config::model`].
+settings! {
+    /// The model as `PROVIDER/ID`.
     model: String,
-    /// See [`Config::thinking_level`].
+    /// How much the model thinks.
     thinking_level: ThinkingLevel,
-    /// See [`Config::system_prompt`].
+    /// Instructions that precede the transcript.
     system_prompt: Arc<str>,
-    /// See [`Config::tools`].
+    /// The names of the tools that the model may call.
     tools: Vec<String>,
-    /// See [`Config::steering_mode`].
+    /// How many steering messages are taken at a boundary.
     steering_mode: QueueMode,
-    /// See [`Config::follow_up_mode`].
+    /// How many follow-ups are taken when the run would stop.
     follow_up_mode: QueueMode,
-    /// See [`Config::when_idle`].
+    /// What becomes of `steer` and `follow_up` at idle.
     when_idle: WhenIdle,
-    /// See [`Config::max_turns`].
+    /// The most turns that a run may have; 0 for no limit.
     max_turns: u32,
-    /// See [`Config::tool_execution`].
+    /// Whether calls of one batch may overlap.
     tool_execution: ToolExecution,
 }
 

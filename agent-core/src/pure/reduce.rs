@@ -209,23 +209,10 @@ mod tests {
     use proptest::{collection::vec, prelude::*};
 
     use super::*;
-    use crate::{
-        Block, Config, QueueMode, Role, StopReason, ThinkingLevel, ToolExecution, ToolOutput,
-        Usage, UserMessage, WhenIdle,
-    };
+    use crate::{Block, Config, Role, StopReason, ToolOutput, Usage, UserMessage};
 
     fn state() -> AgentState {
-        let config = Config {
-            model: "acme/one".into(),
-            thinking_level: ThinkingLevel::Off,
-            system_prompt: "".into(),
-            tools: Vec::new(),
-            steering_mode: QueueMode::All,
-            follow_up_mode: QueueMode::All,
-            when_idle: WhenIdle::Hold,
-            max_turns: 0,
-            tool_execution: ToolExecution::Parallel,
-        };
+        let config = Config { model: "acme/one".into(), ..Config::default() };
         AgentState::new(config, Transcript::default())
     }
 

@@ -285,10 +285,7 @@ mod tests {
     use proptest::{collection::vec, prelude::*};
 
     use super::*;
-    use crate::{
-        AgentState, Config, Event, Partial, QueueMode, Role, RunId, ThinkingLevel, ToolExecution,
-        Transcript, WhenIdle, reduce,
-    };
+    use crate::{AgentState, Config, Event, Partial, Role, RunId, Transcript, reduce};
 
     fn event() -> impl Strategy<Value = ModelEvent> {
         let (index, delta) = (|| 0..4_u32, || "[a{}\\[]{0,3}");
@@ -304,18 +301,7 @@ mod tests {
     }
 
     fn running() -> AgentState {
-        let config = Config {
-            model: String::new(),
-            thinking_level: ThinkingLevel::Off,
-            system_prompt: "".into(),
-            tools: Vec::new(),
-            steering_mode: QueueMode::All,
-            follow_up_mode: QueueMode::All,
-            when_idle: WhenIdle::Hold,
-            max_turns: 0,
-            tool_execution: ToolExecution::Parallel,
-        };
-        let mut state = AgentState::new(config, Transcript::default());
+        let mut state = AgentState::new(Config::default(), Transcript::default());
         state.activity = crate::Activity::Running { active_run_id: RunId(1) };
         state
     }
