@@ -140,7 +140,13 @@ impl AnswerStream {
     }
 
     fn skip(&mut self, error: &serde_json::Error, data: &str) -> Result<(), StreamFailure> {
-        let what = format!("an event is no JSON ({error}): {}", foreign_text::cut(data, 1000));
+        let shown = foreign_text::cut(data, 1000);
+        // Of a text a piece may be missing, but not of what is carried out.
+        if self.api.call_marks.iter().any(|mark| data.contains(mark)) {
+            let what = format!("a piece of a tool call is no JSON ({error}): {shown}");
+            return Err(StreamFailure::Malformed(what));
+        }
+        let what = format!("an event is no JSON ({error}): {shown}");
         self.unreadable.count += 1;
         self.unreadable.in_a_row += 1;
         if self.unreadable.in_a_row > MOST_UNREADABLE {

@@ -135,6 +135,22 @@ fn an_event_that_is_no_json_costs_only_itself() {
 }
 
 #[test]
+fn a_call_of_which_a_piece_cannot_be_read_is_not_carried_out() {
+    for api in FORMATS {
+        let whole = stream(api, &["rm -rf build", "-old"]);
+        let is_of_call = |line: &String| api.call_marks.iter().any(|mark| line.contains(mark));
+        let places: Vec<_> = (0..whole.len()).filter(|at| is_of_call(&whole[*at])).collect();
+        assert_eq!(places.len(), 3, "{api:?}");
+        for place in places {
+            let mut lines = whole.clone();
+            lines[place].push(',');
+            let told = decoded(api, [&events(&lines)[..]]);
+            assert!(told.contains("Malformed(\"a piece of a tool call is no JSON"), "{told}");
+        }
+    }
+}
+
+#[test]
 fn an_event_that_is_no_json_is_the_end_when_nothing_follows() {
     for api in FORMATS {
         let mut lines = stream(api, &["ab"]);

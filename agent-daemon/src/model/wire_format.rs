@@ -29,6 +29,8 @@ pub struct WireFormat {
     pub(super) decoder: fn() -> Box<dyn Decoder>,
     /// Whether a piece of JSON is an answer in this format, or a piece of one.
     pub(super) is_answer: fn(&Value) -> bool,
+    /// Words that are in every piece of a tool call. One that cannot be read leaves a hole in the call.
+    pub(super) call_marks: &'static [&'static str],
     /// The largest picture, in bytes of base64, that a model with this id takes if it takes any.
     pub(super) largest_picture: fn(id: &str) -> usize,
     /// Whether the model with this id can be told how much to think, where the format's author

@@ -79,8 +79,8 @@ impl SystemPrompt {
 /// repository, outermost first; without a repository only its own.
 ///
 /// When there is too much, the nearer files come first: they know the project better. A file that
-/// cannot be read, is neither ours nor root's, or leads out of the repository is left out with a
-/// warning in the log.
+/// cannot be read, is neither ours nor root's, can be written to by others, or leads out of the
+/// repository is left out with a warning in the log.
 pub(crate) fn gather(directory: &Path) -> Vec<Instructions> {
     let root = directory.ancestors().find(|above| is_repository(above)).unwrap_or(directory);
     let mut room = MAX_TOTAL;
@@ -169,6 +169,12 @@ fn is_trusted(file: &Metadata) -> bool {
     [rustix::process::geteuid().as_raw(), 0].contains(&file.uid())
 }
 
+/// Whoever can write to it is its author, too. Our own group, which new files often belong to, is us.
+fn is_writable_by_others(file: &Metadata) -> bool {
+    let is_our_group = file.gid() == rustix::process::getegid().as_raw();
+    file.mode() & 0o002 != 0 || file.mode() & 0o020 != 0 && !is_our_group
+}
+
 fn load(path: &Path, root: &Path, room: usize) -> Option<Instructions> {
     let bytes = match read(path, root, room) {
         Ok(bytes) => bytes?,
@@ -206,6 +212,9 @@ fn read(path: &Path, root: &Path, room: usize) -> io::Result<Option<Vec<u8>>> {
     }
     if !is_trusted(&found) {
         return refused("it belongs to somebody else");
+    }
+    if is_writable_by_others(&found) {
+        return refused("others can write to it");
     }
     let mut bytes = Vec::new();
     file.take(room as u64 + 1).read_to_end(&mut bytes)?;
@@ -332,6 +341,26 @@ mod tests {
         std::fs::remove_file(root.join("AGENTS.md")).unwrap();
         std::fs::write(root.join("AGENTS.md"), "text").unwrap();
         assert_eq!(gathered(root, "a/b"), ["a/b/AGENTS.md: 4 bytes"]);
+    }
+
+    #[test]
+    fn a_file_that_others_can_write_to_does_not_count() {
+        use std::os::unix::fs::{PermissionsExt, lchown};
+        let scratch = tempfile::tempdir().unwrap();
+        let root = &scratch.path().canonicalize().unwrap();
+        let file = root.join("AGENTS.md");
+        std::fs::write(&file, "text").unwrap();
+        let counts = |mode: u32| {
+            std::fs::set_permissions(&file, std::fs::Permissions::from_mode(mode)).unwrap();
+            !gathered(root, "").is_empty()
+        };
+        for (mode, expected) in [(0o644, true), (0o664, true), (0o666, false), (0o602, false)] {
+            assert_eq!(counts(mode), expected, "{mode:o}");
+        }
+        if rustix::process::geteuid().is_root() {
+            lchown(&file, None, Some(12_345)).unwrap();
+            assert!(counts(0o640) && !counts(0o660));
+        }
     }
 
     #[test]

@@ -25,6 +25,7 @@ pub(super) static FORMAT: WireFormat = WireFormat {
     body: request::body,
     decoder: || Box::new(decoder::MessagesDecoder::default()),
     is_answer,
+    call_marks: &["tool_use", "input_json_delta"],
     largest_picture,
     thinks: claude_thinks,
 };

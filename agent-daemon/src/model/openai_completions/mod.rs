@@ -27,6 +27,7 @@ pub(super) static FORMAT: WireFormat = WireFormat {
     body: request::body,
     decoder: || Box::new(decoder::CompletionsDecoder::default()),
     is_answer,
+    call_marks: &["tool_calls", "function_call"],
     largest_picture: |_| usize::MAX,
     thinks: openai_thinks,
 };

@@ -26,6 +26,7 @@ pub(super) static FORMAT: WireFormat = WireFormat {
         field_text(value, "type").starts_with("response.")
             || field_text(value, "object") == "response"
     },
+    call_marks: &["function_call"],
     largest_picture: |_| usize::MAX,
     thinks: openai_thinks,
 };
